@@ -30,8 +30,8 @@ func TestArchitectureNamesWhatIsThere(t *testing.T) {
 	}
 }
 
-// wrongNames returns an error text for each path in line that leads to no file. In a row of a
-// table, each identifier in the last cell must occur in a file that the row names.
+// wrongNames returns an error text for each path in a document's line that no file has. In a row of
+// a table, each identifier in the last cell must occur in a file that the row names.
 func wrongNames(line string) (wrong []string) {
 	var texts, identifiers []string
 	cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|")
@@ -99,7 +99,7 @@ func TestEachFileHasItsPlace(t *testing.T) {
 	}
 }
 
-// misplaced compares places, the list of files in a doc.go, with the package's files. It returns an
+// misplaced compares the list of files in a doc.go (places) with the package's files. It returns an
 // error text for each listed name that is no file, and each file that is not listed exactly once.
 func misplaced(places string, files []string) (wrong []string) {
 	times := map[string]int{"doc.go": 1}

@@ -13,8 +13,8 @@ import (
 
 var variable = regexp.MustCompile(`\bLOCK(?:BENCH|PLUGIN)_[A-Z0-9]+(?:_[A-Z0-9]+)*\b`)
 
-// The table in CONTRIBUTING.md must list each environment variable that a source file names. A row
-// names files, and at least one of these files must contain the name of the row's variable.
+// The table in CONTRIBUTING.md must list each environment variable that a source file names. Each
+// row names a variable and some files. At least one of these files must contain that name.
 func TestEnvironmentVariablesAreListed(t *testing.T) {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {

@@ -6,7 +6,7 @@
 //
 //   - [github.com/lockbench/lockbench/core]: has locks, elections and leases
 //   - [github.com/lockbench/lockbench/core/plugin]: opens a backend by name, as a supervised
-//     process that releases its host's locks when the host is killed
+//     process that releases the application's locks when the application is killed
 //   - [github.com/lockbench/lockbench/core/fence]: checks fencing tokens, for SQL, Redis, files,
 //     HTTP and memory
 //   - [github.com/lockbench/lockbench/core/otel]: records metrics and spans
@@ -39,8 +39,8 @@
 //   - [github.com/lockbench/lockbench/core/drivertest]: tests whether a backend obeys core/driver
 //
 // The command is [github.com/lockbench/lockbench/cmd/lockbench]. It measures backends and tests
-// them under faults. It checks that two hosts never hold a lock at once. It lists held locks, and
-// can take a lock from its holder.
+// them under faults. It checks that two hosts never hold the same lock at once. It lists held
+// locks, and can take a lock from its holder.
 //
 // In the repository, docs/concepts.md explains the terms, docs/backends.md says what each backend
 // guarantees, docs/architecture.md says where each part is, and DESIGN.md gives the reasons for

@@ -14,8 +14,8 @@ import (
 
 const module = "github.com/lockbench/lockbench/"
 
-// A rule forbids packages to import paths in or below forbid, except paths in or below allow. If a
-// path in allow begins with "!", it stays forbidden, and so do all paths below it.
+// A rule forbids imports of paths in or below forbid, except paths in or below allow. A path in
+// allow that begins with "!" stays forbidden, and so do all paths below it.
 type rule struct {
 	dirs     []string // the packages, and all packages below them; "!" in front excludes a path
 	forbid   []string // import prefixes

@@ -26,8 +26,8 @@ var namesStores = map[string]string{
 	"internal/configtest/":           "it has addresses in the form of each backend",
 }
 
-// TestStoresAreNamedOnce checks that no part of the benchmark outside namesStores names a store. So
-// the parts must use package kinds.
+// TestStoresAreNamedOnce checks that no part of the benchmark outside namesStores names a store.
+// The other parts must use package kinds.
 func TestStoresAreNamedOnce(t *testing.T) {
 	for _, dir := range []string{"bench", "cmd", "internal"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -47,9 +47,9 @@ func TestStoresAreNamedOnce(t *testing.T) {
 	}
 }
 
-// namedIn calls the function found for each backend that a Go file names. In internal/servers and
-// cmd, whose help has examples, only a string that equals a name counts. Elsewhere, a name in any
-// string, identifier, import or comment counts. A backend's own folder may name the backend.
+// namedIn reads a Go file, and calls found for each name of a backend. In internal/servers and cmd,
+// whose help has examples, only a string that equals a name counts, and a backend's own folder may
+// name the backend. Elsewhere, a name in any string, identifier, import or comment counts.
 func namedIn(path string, source any, found func(name string)) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments)
 	if err != nil {

@@ -93,7 +93,7 @@ func commands(text string) (found []string) {
 	return slices.DeleteFunc(found, func(s string) bool { return s == "" })
 }
 
-// noCgo is a setting of make build. With it, go build can reuse what make build compiled.
+// noCgo is a setting of "make build". With this setting, go build can reuse what make compiled.
 const noCgo = "CGO_ENABLED=0"
 
 func TestDocumentedProgramsCompile(t *testing.T) {
@@ -131,7 +131,7 @@ func TestDocumentedProgramsCompile(t *testing.T) {
 }
 
 // TestDocumentedCommands checks every command in the documents. It runs each command of lockbench
-// with --help. That only prints the help, but fails if the command or a flag is unknown.
+// with --help. This only prints the help, but fails if the command or a flag is unknown.
 func TestDocumentedCommands(t *testing.T) {
 	lockbench := filepath.Join(t.TempDir(), "lockbench")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", lockbench, "./cmd/lockbench")
@@ -159,7 +159,7 @@ type checker struct {
 	lockbench, makefile string
 }
 
-// shellWord matches one word of a command line, which may contain quoted spaces.
+// shellWord matches one word of a command line. The word may contain quoted spaces.
 var shellWord = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s])+`)
 
 var assignment = regexp.MustCompile(`^[A-Z_]+=`)
@@ -203,8 +203,8 @@ func (c checker) targets(words []string) string {
 	return ""
 }
 
-// help runs a command of lockbench with its flags and --help. It leaves out
-// words after "--" or ">", which are not for lockbench.
+// The help method adds --help to a command line of lockbench and runs it. Before that, it removes
+// the words from "--" or ">" on, which are not for lockbench.
 func (c checker) help(words []string) string {
 	for i, w := range words {
 		if w == "--" || strings.HasPrefix(w, ">") {
@@ -215,7 +215,7 @@ func (c checker) help(words []string) string {
 	return c.output(c.lockbench, append(slices.Clone(words), "--help")...)
 }
 
-// plugin checks that the sources in the directory plugins/NAME contain the command in words. It
+// The plugin method checks that the sources of the named plugin define the command words[0]. It
 // accepts the commands describe and help without a search, because every plugin has them.
 func (c checker) plugin(name string, words []string) string {
 	if len(words) == 0 || words[0] == "describe" || words[0] == "help" {

@@ -38,7 +38,7 @@ func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err 
 		return nil, err
 	}
 	suite := conform.Options{Name: d.Name, Path: d.Path, Config: d.config, Namespaces: d.takes("prefix") != nil, NoMTLS: !p.MTLS}
-	// Start throwaway servers if flags say how, or if the plugin takes an address and has none.
+	// Start throwaway servers if flags say how, or if the plugin takes an address and got none.
 	if p.strangers[d.Name] != nil || len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
 		servers, err := new(environment).start(ctx, d.Found, true)
 		if err != nil {

@@ -47,8 +47,8 @@ type environment struct {
 	compose *servers.Compose         // nil without containers
 }
 
-// openEnvironment chooses where servers run. The servers in up, which "env up" keeps, are used if
-// name is "" or names their environment. If up is nil, name "" means EnvLocal.
+// openEnvironment chooses where servers run. Parameter up has the servers that "env up" keeps. They
+// are used if name is "" or their environment. If up is nil, "" means EnvLocal.
 func openEnvironment(ctx context.Context, name string, up *kept) (e *environment, err error) {
 	e = &environment{name: cmp.Or(name, EnvLocal)}
 	if up != nil && (name == "" || name == up.Env) {
@@ -62,9 +62,9 @@ func openEnvironment(ctx context.Context, name string, up *kept) (e *environment
 	return e, nil
 }
 
-// start starts throwaway servers for a plugin, or returns servers that "lockbench env up" keeps. If
-// several servers vote on a grant, they vote right after their start, without the usual wait.
-// Unless durable is set, the servers may lose data in a crash, which makes some stores faster.
+// start starts throwaway servers for a plugin, or returns servers that "lockbench env up" keeps.
+// Servers that vote on grants usually wait after their start. These servers vote at once. Unless
+// durable is set, the servers may lose data in a crash, which makes some stores faster.
 func (e *environment) start(ctx context.Context, found plugin.Found, durable bool) (s *servers.Environment, err error) {
 	kind := kinds.Of(found.Name)
 	cfg, kept := e.kept[found.Name]

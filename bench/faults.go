@@ -34,19 +34,19 @@ type FaultsPlan struct {
 	// Length is the duration of a FaultsSearch over all backends together, or the duration of a
 	// FaultsSoak on each backend.
 	Length time.Duration
-	// Replay has names of reproducers in lockbench's repository, paths of files, or "all".
+	// Replay lists reproducers (recorded failures), by built-in name or by path, or has "all".
 	Replay []string
 
 	// Backends are names of plugins. An empty list means every plugin that lockbench finds.
 	Backends []string
-	// Faults and Actions limit what is played. The table plays only faults that are in Faults and that
-	// do an action in Actions. A search plays only actions that are in Actions and that a fault in
-	// Faults does. An empty list sets no limit. If both lists are empty and Quick is set, the table
-	// plays only the quick faults.
+	// Faults and Actions limit what is played. FaultsTable plays only faults that are in Faults and
+	// that do an action in Actions. FaultsSearch and FaultsSoak play only actions that are in Actions
+	// and that a fault in Faults does. FaultsReplay plays only reproducers with such an action. An
+	// empty list sets no limit.
 	Faults, Actions []string
-	// Quick shortens every mode. The table plays only the quick faults by default, and plays each
-	// fault once. A search spends less time on making a reproducer smaller. A replay of "all" leaves
-	// out long reproducers. A soak has fewer leases.
+	// Quick shortens every mode. FaultsTable plays each fault once by default. If Faults and Actions
+	// are empty, it plays only the quick faults. FaultsSearch spends less time on making a reproducer
+	// smaller. FaultsReplay of "all" leaves out long reproducers. FaultsSoak has fewer leases.
 	Quick bool
 	// Runs is the number of times that each fault or reproducer is played. 0 means 3 for a fault and
 	// 10 for a reproducer, and fewer if Quick is set.
@@ -54,10 +54,10 @@ type FaultsPlan struct {
 	// Seed determines the random schedules, orders and times. If Seed is 0, a replay uses each
 	// reproducer's own seed, and all other modes use a random seed.
 	Seed uint64
-	// KeepGoing makes a search of a backend go on after its first reproducer. Without KeepGoing, the
-	// search of that backend then ends. All other modes always go on.
+	// KeepGoing makes FaultsSearch go on after a reproducer broke its rule when it was played again.
+	// Without KeepGoing, the search of the backend then ends. All other modes always go on.
 	KeepGoing bool
-	// HostProgram is the path of the lockbench binary that runs as a host. "" means this binary.
+	// HostProgram is the path of the lockbench binary for host processes. "" means this binary.
 	HostProgram string
 
 	// Servers needs no Targets, because faults harm only servers that lockbench starts.
@@ -157,7 +157,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 			continue
 		}
 		if p.strangers[d.Name] != nil {
-			// Start the servers once, so that a mistake in the user's command is reported before any fault.
+			// Start the servers once, so that a mistake in the user's command shows before the first fault.
 			tried, err := new(environment).start(ctx, d.Found, false)
 			if err == nil {
 				err = tried.Close()
@@ -227,7 +227,7 @@ const (
 	quickTableRuns = 1
 )
 
-// table plays the table of faults, and then judges safety from the records in the result folder.
+// table injects the chosen faults, and then judges safety from the records in the result folder.
 func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	plan := faults.Plan{Faults: p.faults(), Rounds: p.runs(tableRuns, quickTableRuns), Seed: p.Seed}
 	if len(plan.Faults) == 0 {
@@ -266,7 +266,7 @@ func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
 	return res.outcome(ctx, err)
 }
 
-// tableRound and tableSetup are the approximate times to play a fault once and to start servers.
+// tableRound and tableSetup are approximate times: to play a fault once, and to start servers.
 const (
 	tableRound = 5 * time.Second
 	tableSetup = 3 * time.Second

@@ -69,8 +69,8 @@ func Report(dir, page string) (*Outcome, string, error) {
 	return &Outcome{Dir: dir}, page, errors.Join(r.Write(f, "html"), f.Close())
 }
 
-// Merge combines the folders in dirs, whose runs measured together on several machines, into the
-// new folder out. The lines in busy are warnings about the machines, for example about other work.
+// Merge combines the result folders in dirs into the new folder out. Their runs measured together
+// on several machines. The lines in busy warn, for example, that a machine had other work.
 func Merge(out string, dirs ...string) (busy []string, err error) {
 	err = results.Merge(out, dirs...)
 	switch {
@@ -98,8 +98,8 @@ type Comparison struct {
 }
 
 // Compare tests which figures differ between two builds, and checks the limits in FailOn. If no
-// limit is broken, Compare writes a line to notes for each limit on a change. The line names the
-// smallest change that a test of these runs could have shown.
+// limit is broken, Compare writes a line to notes for each limit on a change between the builds.
+// The line names the smallest change that a test of the compared runs could have shown.
 func Compare(q Comparison, notes io.Writer) (*Outcome, error) {
 	var gates []results.Gate
 	for _, text := range q.FailOn {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// These attempts are grants of one lock. Grant within overlaps with grant first. Grant after comes
-// later, but repeats the token of grant first.
+// These attempts all get the same lock. The lease called within overlaps with the lease called
+// first. The lease called after begins later, but repeats the token of first.
 var (
 	first  = results.Attempt{Asked: 0, Answered: 1e6, Ended: 5e6, Done: 6e6, Token: 7, Outcome: results.Granted, End: results.EndReleased}
 	within = results.Attempt{Client: 1, Asked: 0, Answered: 2e6, Ended: 3e6, Done: 4e6, Token: 8, Outcome: results.Granted, End: results.EndReleased}

@@ -133,8 +133,8 @@ func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 	return all, nil
 }
 
-// claimState creates and locks the file that describes the servers that "env up" keeps. Only this
-// user may read the file, because it contains addresses with passwords.
+// claimState creates and locks the file that describes the servers that "env up" keeps. Only the
+// user of this process may read the file, because it contains addresses with passwords.
 func claimState() (*os.File, error) {
 	f, err := openState(os.O_CREATE | os.O_RDWR)
 	if err != nil {

@@ -48,9 +48,9 @@ type Locked struct {
 
 // Run runs the command while it holds the lock. The command uses the terminal, standard input,
 // output and error of this process. Run returns nil if the command ended with status 0. For another
-// status, it writes the reason to w and returns a [StatusError]. If w blocks, Run keeps at most 64
-// messages for w, and drops later messages. At its end, Run waits at most one second for w. Run
-// handles the signals of this process.
+// status, it returns a [StatusError], and may write the reason to w. If w blocks, Run keeps at most
+// 64 messages for w, and drops later messages. At its end, Run waits at most one second for w.
+// Run handles the signals of this process.
 func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	out := command.NewOut(w)
 	defer out.Close()
@@ -112,8 +112,8 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// found returns the plugin with its description. If a signal comes first, found returns the exit
-// status that a shell shows for a command that this signal ended.
+// found returns the plugin with its description. If a signal arrives before the plugin has
+// answered, found returns the exit status that a shell shows for this signal.
 func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Signal) (d described, _ error) {
 	asking, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a signal below cancels it
 	defer cancel()

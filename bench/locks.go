@@ -34,12 +34,12 @@ type store struct {
 	prefix string
 }
 
-// locksTimeout limits the time of a command about locks. The user's time to answer does not count.
+// locksTimeout limits a command about locks. The time for the user's answer does not count.
 const locksTimeout = 30 * time.Second
 
-// The with method opens the backend, checks that the store answers, and calls the function work. If
-// the plugin refuses new grants because of the store's settings, with still calls work, so that the
-// user can see existing locks.
+// The with method opens the backend, checks that the store answers, and calls the function work.
+// The function work is called even if the plugin refuses new grants because of the store's
+// settings. So the user can still see existing locks.
 func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Outcome, error)) (o *Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, locksTimeout)
 	defer cancel()
@@ -163,8 +163,8 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 }
 
 // sameGrant reports whether typed, a number from the user, belongs to the grant with this token. A
-// program may have rounded the number to a double. It still identifies one grant: tokens of two
-// grants differ by at least 1024, and neighboring doubles below 2^62 by at most 512.
+// program may have rounded the number to a double. The rounded number still identifies one grant:
+// tokens of two grants differ by at least 1024, and neighboring doubles below 2^62 by at most 512.
 func sameGrant(token, typed uint64) bool {
 	return core.GrantNumber(token) == core.GrantNumber(typed) || token < 1<<62 && float64(token) == float64(typed)
 }

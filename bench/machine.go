@@ -133,7 +133,7 @@ func gauge() gauged {
 }
 
 // The first line of /proc/stat has the times of all CPUs in the states user, nice, system, idle,
-// iowait, irq, softirq, steal. See proc_stat(5). User and nice already include the later fields.
+// iowait, irq, softirq, steal. See proc_stat(5). User and nice include the fields after steal.
 func (g *gauged) cpus(text string) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)

@@ -87,7 +87,7 @@ func Names() *Outcome {
 	return listing(list{"scenarios", Choices("scenarios")}, list{"modes of takeover", Choices("modes")}, list{"baselines", Choices("baselines")})
 }
 
-// list lists the faults, actions and reproducers (recorded failures) that fit the plan.
+// list shows the faults, actions and reproducers (recorded failures) that fit the plan.
 func (p FaultsPlan) list() (*Outcome, error) {
 	concerns := func(known func(backend string) bool) bool {
 		return len(p.Backends) == 0 || slices.ContainsFunc(p.Backends, known)

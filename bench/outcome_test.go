@@ -63,7 +63,7 @@ func TestInterrupted(t *testing.T) {
 }
 
 // TestSameGrant checks that sameGrant accepts a token that was rounded to a double. It must refuse
-// the tokens of the grants before and after that grant.
+// the tokens of the previous grant and of the next grant.
 func TestSameGrant(t *testing.T) {
 	const token = 1809738798206418944
 	for typed, want := range map[uint64]bool{token: true, token + 3: true, 1809738798206418900: true, token - 1024: false, token + 1024: false, 7: false} {

@@ -59,7 +59,7 @@ func (r *runner) join(ctx context.Context) error {
 const (
 	// partsTimeout is the longest time that a part (one of several runs) waits for the other parts.
 	partsTimeout = 5 * time.Minute
-	// placeTTL is the time for which a killed part still leads its place, which is an election.
+	// placeTTL is the time for which a killed part still leads its election (called its place).
 	placeTTL = 10 * time.Second
 	// gatherEvery is the interval at which a part checks whether the other parts have started.
 	gatherEvery = 50 * time.Millisecond
@@ -197,9 +197,9 @@ func (m *rendezvous) alone(format string, args ...any) error {
 	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
 }
 
-// The next method waits until all other parts have called next as often as this part. All parts
-// return from next within a few milliseconds of each other. If last is true, the run is at its end,
-// and a part that has left its place counts as ready. If m is nil, there is no other part.
+// The next method waits until all other parts have called next as many times as this part. All
+// parts return from next within a few milliseconds of each other. If last is true, the run is at
+// its end, and a part that has left its place counts as ready. If m is nil, there is no other part.
 func (m *rendezvous) next(ctx context.Context, last bool) error {
 	if m == nil {
 		return nil

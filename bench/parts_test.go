@@ -76,7 +76,7 @@ func TestPartsThatCannotMeet(t *testing.T) {
 			_, err := joinParts(t.Context(), c, "memory", 2, 0, fmt.Sprint(i))
 			return err
 		}) {
-			// The first part that sees the other plan leaves. The second part may then find itself alone.
+			// A part ends when it sees another plan. The other part may then find itself alone.
 			if !IsUsage(err) && !apart(err) {
 				t.Errorf("another plan: part %d: %v", i, err)
 			}

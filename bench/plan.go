@@ -19,23 +19,23 @@ import (
 // Baselines and Modes, the word "all" stands for every known name. [Run] rejects a plan if
 // [Plan.Check] returns an error for it.
 type Plan struct {
-	// Backends names the plugins to measure. An empty list means every plugin that lockbench finds. A
-	// plugin whose server cannot be started is then left out, without an error.
+	// Backends lists the plugins to measure. If the list is empty, lockbench measures every plugin
+	// that it finds. It then leaves out plugins whose servers cannot be started, without an error.
 	Backends  []string
 	Scenarios []string
 	Baselines []string // a baseline of a backend that is not measured is left out
 	Clients   []int    // numbers of concurrent callers per host, each measured in turn; empty means the scenario's defaults
 	Hosts     []int    // numbers of host processes, each measured in turn (1 is lockbench itself); empty means the scenario's defaults
-	// Keys and Hold are for scenario throughput. Keys lists numbers of locks. Hold lists durations for
-	// which callers hold a lock, also in scenarios contend and footprint. Each value is measured in
-	// turn. An empty list means the default values.
+	// Keys lists numbers of locks, for scenario throughput. Hold lists how long callers hold a lock,
+	// for scenarios throughput, contend and footprint. Each value is measured in turn. An empty list
+	// means the default values.
 	Keys []int
 	Hold []time.Duration
 	// RTT lists delays, from 0 to one second, to add to each round trip between a host and the store.
 	// Each delay is measured in turn. An empty list means no delay.
 	RTT []time.Duration
 	// Rate is the number of cycles (acquire and release) per second in the open loop of scenario
-	// acquire. 0 means half the rate that its closed loop reached under the same load.
+	// acquire. 0 means half the rate that the scenario's closed loop reached under the same load.
 	Rate float64
 	// Modes, Candidates and Tick are for scenario takeover. Modes lists ways to make a leader fail.
 	// Its default is kill-host. Candidates is the number of processes that campaign (0 means 2). Tick
@@ -44,7 +44,7 @@ type Plan struct {
 	Modes      []string
 	Candidates int
 	Tick       time.Duration
-	// For is the time for which scenario ttl holds leases, summed over all runs.
+	// For is the total time, over all runs, in which scenario ttl holds leases.
 	For time.Duration
 	// Stress keeps processors and disk busy during the whole measurement.
 	Stress bool
@@ -83,7 +83,7 @@ const (
 	usualFor, quickFor = time.Minute, 12 * time.Second
 	minFor, maxFor     = time.Second, 6 * time.Hour
 	// QuickTTL is the default TTL of a quick plan whose only scenario is takeover. It is short,
-	// because in half of the modes each change of the leader takes about one TTL.
+	// because in half of the failure modes, a new leader takes over only after about one TTL.
 	QuickTTL = 3 * time.Second
 	// quickRuns is the smallest number of runs with which a median has a 95 % confidence interval.
 	quickRuns = 6
@@ -291,7 +291,7 @@ func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(f
 // that are similar, or lists all known names if none is similar.
 func Suggest(name string, known []string) string { return similar.Suggest(name, known) }
 
-// unknown returns the error for an unknown name of the kind what, such as "scenario".
+// unknown returns the error for an unknown name. Parameter what is its kind, such as "scenario".
 func unknown(what, name string, known []string) error {
 	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
 }

@@ -39,8 +39,8 @@ type Options struct {
 	Progress Progress
 	// Log gets the log lines of package core and of the plugins. If Log is nil, they are discarded.
 	Log *slog.Logger
-	// Lines gets text for the user, such as notes. Nil discards it. Search, replay and soak report
-	// their progress to Lines, not to Progress. If Verbose is set, these three report every step.
+	// Lines gets text for the user, such as notes. Nil discards it. FaultsSearch, FaultsReplay and
+	// FaultsSoak report progress to Lines, not to Progress, and report every step if Verbose is set.
 	Lines   io.Writer
 	Verbose bool
 }
@@ -192,7 +192,7 @@ func (r *runner) rounds(ctx context.Context, cells []cell) error {
 	return r.failures.err()
 }
 
-// cells returns the cells that can be measured. It adds to r.skipped why other cells cannot be.
+// cells returns the measurable cells, and adds to r.skipped why a cell cannot be measured.
 func (r *runner) cells() []cell {
 	var out []cell
 	for _, sub := range r.subjects {

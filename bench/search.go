@@ -155,7 +155,7 @@ type played struct {
 	Failure    string            `json:"failure,omitempty"` // why it could not be played
 }
 
-// replay plays reproducers (schedules that broke a claim). If one cannot be played, replay goes on.
+// replay plays reproducers (schedules that broke a claim), and goes on if one cannot be played.
 func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) {
 	chosen, err := p.reproducers()
 	if err != nil {

@@ -301,8 +301,8 @@ func (s *session) Close(ctx context.Context) error {
 	var closing sync.WaitGroup
 	for i, sub := range s.subjects {
 		closing.Go(func() {
-			// A fault may have broken the connections of a baseline. Therefore closing a baseline may return
-			// an error, but closing a plugin may not.
+			// A fault may have broken the connections of a baseline. Therefore only an error of a plugin
+			// counts.
 			if err := sub.close(ctx); err != nil && sub.Kind == results.KindPlugin {
 				errs[i] = fmt.Errorf("close %s: %w", sub.Name, err)
 			}
@@ -323,9 +323,9 @@ func (s *session) Close(ctx context.Context) error {
 	return errors.Join(append(errs, s.environment.close())...)
 }
 
-// harmed chooses the server that faults may hit. It chooses only one, because some servers take no
-// part in grants for a while after a restart. With only two of five servers, no host could become
-// leader.
+// harmed chooses the server that faults may hit. Faults hit only one server, because some servers
+// take no part in grants for a while after a restart. If three of five servers take no part, no
+// host can become leader.
 func harmed(all servers.Nodes) *servers.Server {
 	if len(all) == 0 {
 		return nil
@@ -333,7 +333,7 @@ func harmed(all servers.Nodes) *servers.Server {
 	return all[rand.IntN(len(all))]
 }
 
-// openOther opens a plugin's second build. This process calls both, so only the builds differ.
+// openOther opens a plugin's second build. This process calls both builds, so only they differ.
 func (s *session) openOther(ctx context.Context, d described, of *subject) error {
 	if s.plan.VS == "" {
 		return nil

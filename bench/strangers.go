@@ -68,7 +68,7 @@ func (s *Servers) readStrangers(only []string) error {
 	return nil
 }
 
-// forBackend splits "BACKEND=TEXT". Without "BACKEND=", the user must have named one backend only.
+// forBackend splits "BACKEND=TEXT". Without "BACKEND=", the user must have named only one backend.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
 	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
@@ -107,7 +107,7 @@ func (s *Servers) meetAll(ctx context.Context) error {
 	return nil
 }
 
-// If Config has no "{port}", meet puts the server's address into the first key that the plugin has.
+// If Config has no "{port}", the first of these keys that the plugin has gets the server's address.
 var addressKeys = []string{"address", "addresses"}
 
 // meet registers the plugin's store with package kinds. It removes keys with placeholders from the

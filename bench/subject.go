@@ -25,7 +25,7 @@ const (
 	// startTimeout is the longest time that a plugin may take to start on a busy machine.
 	startTimeout = 30 * time.Second
 	// openTimeout is the longest time that a backend may take to answer after its plugin has started.
-	// It is below 5 s, because lockbench must report a server that is down within 5 s.
+	// It is below 5 s, because lockbench must report within 5 s that a server is down.
 	openTimeout = 4 * time.Second
 )
 

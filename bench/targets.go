@@ -29,7 +29,7 @@ type Servers struct {
 	// If Config has no "{port}", lockbench sets the address key. A store that consists of files has no
 	// command, but "{dir}" in Config.
 	Commands []string
-	// Claims name files (BACKEND=FILE or FILE) that say what the stores of Commands do not promise.
+	// Claims lists files: BACKEND=FILE or FILE. A file says what a store of Commands does not promise.
 	Claims []string
 	// PluginDirs are directories to search for plugins, before lockbench's own directory and PATH.
 	PluginDirs []string

@@ -40,8 +40,8 @@ func acquireBudget(ttl time.Duration) time.Duration {
 	return min(max(ttl, 10*time.Millisecond), 3*time.Second)
 }
 
-// answered returns a lease for the grant g if err is nil and the usable method accepts g.
-// Otherwise, it sets a.answer, and a.expiresBy if the store may have granted the lock.
+// The answered method returns a lease for the grant g if err is nil and the usable method accepts
+// g. Otherwise, it sets a.answer, and a.expiresBy if the store may have granted the lock.
 func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, error) {
 	c := a.lock.c
 	g.got = c.clock.now()
@@ -64,7 +64,7 @@ func (a *contender) answered(ctx context.Context, g grant, err error) (*Lease, e
 	return nil, err
 }
 
-// A lease begins when its request is sent. If it would already be over, usable refuses the grant.
+// usable refuses a grant if its lease, which begins when the request is sent, is already over.
 func (a *contender) usable(ctx context.Context, g grant) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -78,9 +78,9 @@ func (a *contender) usable(ctx context.Context, g grant) error {
 	return nil
 }
 
-// clean withdraws the owner id a.owner and makes a new owner id (rule K3) if the outcome of the
-// last acquire is unknown. It does the same if the plugin process that put a.owner into the store's
-// queue has died. If clean returns an error, the store may still have a grant for a.owner.
+// The clean method withdraws the owner id a.owner and makes a new owner id (rule K3) if the outcome
+// of the last acquire is unknown. It does the same if the plugin process that put a.owner into the
+// store's queue has died. If clean returns an error, the store may still have a grant for a.owner.
 func (a *contender) clean(ctx context.Context) error {
 	c := a.lock.c
 	if lost := a.queued && a.epoch != c.sched.epoch.Load(); a.expiresBy == 0 && !lost {
@@ -131,15 +131,15 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 }
 
 const (
-	// grace is how long the client waits for an answer after the caller has given up. Most answers
+	// grace is the client's longest wait for an answer after the caller has given up. Most answers
 	// arrive in that time. If the answer is a refusal, the client need not withdraw the request.
 	grace = 50 * time.Millisecond
 	// tick is the interval between checks of the calls' deadlines. Calls end at most one tick late.
 	tick = 10 * time.Millisecond
 )
 
-// The type calls ends each call to the backend at that call's deadline. After the caller's context
-// has ended, a call may go on only for the time in the call's rest field.
+// The type named calls cancels each call to the backend at that call's deadline. After the caller's
+// context has ended, a call may go on only for the time in the call's rest field.
 //
 // Note: context.WithTimeout and context.AfterFunc could end the calls with less code. But their
 // timers took half of the processor time of an uncontended acquire, although they hardly ever fire.

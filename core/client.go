@@ -27,8 +27,8 @@ type Options struct {
 	Logger *slog.Logger
 	// OnEvent is called for each event in order, just after Logger. One goroutine makes all these
 	// calls, one after another. Only Close waits for that goroutine, as the last step of Close.
-	// OnEvent may call every method, even Close. While OnEvent or Logger blocks, 16,000 to 32,000
-	// events can wait. Further events are dropped, and Event.Dropped counts them.
+	// OnEvent may call every method of this package, even Close. While OnEvent or Logger blocks,
+	// 16,000 to 32,000 events can wait. Further events are dropped, and Event.Dropped counts them.
 	OnEvent func(Event)
 	// CleanupBudget limits a clean-up's time after the caller's ctx has ended. A clean-up is a
 	// release, or the withdrawal of an acquire after the caller gave up. At least 0. Default 1s.
@@ -100,8 +100,8 @@ type Client struct {
 	background           sync.WaitGroup // goroutines that end with the lifetime or work context
 
 	served    atomic.Bool  // the store has answered an acquire or a check
-	waitsTold atomic.Int64 // instant from which a failed wait is reported again
-	rtt       atomic.Int64 // duration of the last request without a wait in the store
+	waitsTold atomic.Int64 // instant from which EventWaitFailed may be emitted again
+	rtt       atomic.Int64 // duration of the last request that did not wait in the store
 	closing   atomic.Bool
 	ops       atomic.Int64  // public calls under way
 	idle      chan struct{} // gets a signal when ops falls to zero while closing
@@ -150,7 +150,7 @@ func (c *Client) Check(ctx context.Context) error {
 	})
 }
 
-// maxLook limits a public method that calls the backend once, because the backend may hang.
+// maxLook limits the time of a method that calls the backend once, because the backend may hang.
 const maxLook = 5 * time.Second
 
 func (c *Client) question(ctx context.Context, op, name string, ask func(context.Context) error) error {
@@ -164,7 +164,7 @@ func (c *Client) question(ctx context.Context, op, name string, ask func(context
 }
 
 // Inspect returns the holder of the lock called name, or the zero Holder if the lock is free.
-// Inspect, Check, Break, Leader and Proclaim wait for the answer for at most 5 s.
+// Inspect, Check, Break, [Elector.Leader] and [Term.Proclaim] wait at most 5 s for an answer.
 func (c *Client) Inspect(ctx context.Context, name string) (Holder, error) {
 	return c.inspect(ctx, "inspect", name)
 }
@@ -183,7 +183,7 @@ func (c *Client) inspect(ctx context.Context, op, name string) (h Holder, err er
 	return h, err
 }
 
-// here returns h. If this host has a lease under the grant in h, the result has that lease's token.
+// The here method returns h. If a lease of this host has the same grant, h gets that lease's token.
 func (c *Client) here(name string, h Holder) Holder {
 	l := c.queues.holder(name)
 	if l != nil && l.owner == h.Owner && GrantNumber(l.token) == GrantNumber(h.Token) {
@@ -217,9 +217,9 @@ func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Holder, erro
 }
 
 // Break ends the current lease of the lock called name if token belongs to the store's current
-// grant of that lock. Otherwise, the error is a [*NotHeldError]. Inspect returns such a token. If
-// one goroutine hands the lock over to another goroutine of its host, the leases of both belong to
-// the same grant. The error wraps ErrUnsupported if the backend cannot break leases.
+// grant of that lock. Otherwise, the error is a [*NotHeldError]. Inspect returns a token of that
+// grant. A hand-over inside a host keeps the grant, so the token of the earlier lease also breaks
+// the later lease. The error wraps ErrUnsupported if the backend cannot break leases.
 func (c *Client) Break(ctx context.Context, name string, token uint64) error {
 	return c.question(ctx, "break", name, func(ctx context.Context) error {
 		if err := checkName(name); err != nil {
@@ -269,7 +269,7 @@ func (c *Client) end() {
 	}
 }
 
-// Methods that only read a lease call expireDue in place of begin and end.
+// expireDue replaces begin and end in methods that only read a lease.
 func (c *Client) expireDue() instant {
 	now := c.clock.now()
 	c.sched.sweep(now)
@@ -286,7 +286,7 @@ func (c *Client) start() {
 }
 
 // spawn runs the function f in a goroutine that Close waits for. The function must return when
-// c.lifetime or c.work has ended. If Close already waits, spawn returns false and does not run f.
+// c.lifetime or c.work has ended. Once Close waits, spawn returns false and does not run f.
 func (c *Client) spawn(f func()) bool {
 	c.spawning.Lock()
 	defer c.spawning.Unlock()

@@ -9,7 +9,7 @@ import (
 // instant is a time in nanoseconds since function New made the client.
 type instant int64
 
-// never is later than any instant that the clock can show.
+// The constant named never is later than any instant that the clock can show.
 const never = instant(math.MaxInt64)
 
 func (i instant) add(d time.Duration) instant { return i + instant(d) }
@@ -70,8 +70,8 @@ func (c *clock) early() instant {
 
 // sleptSince reports whether the machine may have been suspended since the instant i. Unlike the
 // now method, it reads the monotonic clock before the boot clock. A pause between the two readings
-// may look like a suspend, but no suspend is missed. If another process measured how long ago i
-// was, that measurement lacks the time of a suspend, so i is too late.
+// may look like a suspend, but no suspend is missed. The caller may have computed i from an age
+// that another process measured. Such an age lacks the time of a suspend, so i is then too late.
 func (c *clock) sleptSince(i instant) bool {
 	if c.boot == nil {
 		return false

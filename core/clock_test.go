@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fakeBoot is a clock that goes on in a suspend. A test adds a suspend to the ahead field.
+// fakeBoot is a clock that goes on in a suspend. A test adds a suspend's duration to ahead.
 type fakeBoot struct {
 	base   time.Time
 	ahead  atomic.Int64 // nanoseconds; atomic, because a client's scheduler also reads it

@@ -14,11 +14,11 @@ const releasers = 1024
 
 // Close ends campaigns and observers, and cancels the contexts of callbacks of Lock.Do, Lock.TryDo
 // and Elector.Run. Every lease is released, but the lease of a callback only after the callback has
-// returned. Finally, Close closes the backend. Methods that wait return ErrClosed. Later calls,
-// except Release and Resign, also return ErrClosed. Close may be called more than once. A callback
-// must not call Close, because Close would wait for that callback. If Close gets the ctx of a
-// callback, or a ctx derived from such a ctx, Close closes nothing and returns an error that wraps
-// ErrInvalid. A Healthy function and the body of a loop over List must not call Close either,
+// returned. Finally, Close closes the backend. Calls that wait for a lock return ErrClosed. Later
+// calls, except Release and Resign, also return ErrClosed. Close may be called more than once. A
+// callback must not call Close, because Close would wait for that callback. If Close gets the ctx
+// of a callback, or a ctx derived from such a ctx, Close closes nothing and returns an error that
+// wraps ErrInvalid. A Healthy function and the body of a loop over List must not call Close either,
 // because Close would wait for them until ctx ends.
 //
 // When ctx ends, Close stops waiting for callbacks. Locks of callbacks that still run stay taken
@@ -27,7 +27,7 @@ const releasers = 1024
 // ctx that ends. The error names one lock that may stay taken, and counts the other such locks.
 //
 // At its end, Close waits until Logger and OnEvent have received every event. It waits for at most
-// Options.CleanupBudget, or only a moment if ctx has ended. Events that still wait then are
+// Options.CleanupBudget, and for at most 50 ms once ctx has ended. Events that still wait then are
 // delivered after Close has returned. If OnEvent or a handler of Logger calls Close, Close does not
 // wait for events.
 func (c *Client) Close(ctx context.Context) error {
@@ -104,8 +104,8 @@ func (c *Client) drain(ctx context.Context) error {
 	return nil
 }
 
-// releaseAll releases all leases under which no callback runs. It also tries the failed releases
-// and withdrawals that the janitor still has, until ctx ends.
+// releaseAll releases all leases under which no callback runs. Until ctx ends, it also repeats the
+// failed releases and withdrawals that the janitor still has.
 func (c *Client) releaseAll(ctx context.Context) []*Error {
 	type item struct {
 		name    string
@@ -127,9 +127,9 @@ func (c *Client) releaseAll(ctx context.Context) []*Error {
 	return failed
 }
 
-// finish tries the clean-up k until it succeeds or the grant to remove has expired. If ctx ends
-// first, finish returns k.err, the error of the tries before Close. Release has already returned
-// this error to its caller, but Elector.Run has not.
+// finish repeats the clean-up k until it succeeds, or until the grant that k removes has expired.
+// If ctx ends first, finish returns k.err, the error of the tries before Close. Release has already
+// returned this error to its caller, but Elector.Run has not.
 func (c *Client) finish(ctx context.Context, k *cleanup) error {
 	pause := backoff{from: minRetry, to: retryTo}
 	for c.clock.now() < k.until {
@@ -214,8 +214,8 @@ func (s *scheduler) served(l *Lease) {
 	l.serving = false
 }
 
-// leaving returns the live leases that Close can release. It marks them, so that no callback starts
-// under them any more.
+// The leaving method returns the live leases that Close can release. It marks them, so that no
+// callback starts under them any more.
 func (s *scheduler) leaving() []*Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()

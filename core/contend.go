@@ -21,7 +21,7 @@ type contender struct {
 	owner     string
 	queued    bool    // owner has a place in the store's queue
 	epoch     uint64  // value of scheduler.epoch when owner last began to wait
-	expiresBy instant // if not zero, the store may have granted owner the lock, at most until this instant
+	expiresBy instant // latest end of a grant that the store may have made to owner; zero if none
 	answer    error   // the last answer of the store
 	announced bool    // EventWaiting was emitted
 	denied    bool    // an EventWaiting has said that the store refuses this client
@@ -92,7 +92,7 @@ func (l *Lock) unaskable(ctx context.Context) error {
 	return l.c.refuseReentry(ctx, l.name)
 }
 
-// failed emits the event of a failed acquire. If the contender a is nil, no request was sent.
+// The failed method emits EventAcquireFailed. If the contender a is nil, no request was sent.
 func (l *Lock) failed(ctx context.Context, op string, a *contender, err error) error {
 	c := l.c
 	ev := Event{Kind: EventAcquireFailed, Context: ctx, Name: l.name, Label: c.opts.Label, Err: err}
@@ -219,8 +219,8 @@ func (a *contender) take(ctx context.Context) (*Lease, error) {
 	return nil, joinErrors(over, a.discard(ctx))
 }
 
-// discard releases the lease that was handed over to a caller that has given up. If the release
-// fails, the error is an IndeterminateError, because the lock may stay taken.
+// The discard method releases the lease that was handed over to a caller that has given up. If the
+// release fails, the error is an IndeterminateError, because the lock may stay taken.
 func (a *contender) discard(ctx context.Context) error {
 	err := a.lease.Release(ctx)
 	if err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrIndeterminate) {
@@ -229,7 +229,7 @@ func (a *contender) discard(ctx context.Context) error {
 	return err
 }
 
-// ended returns an error for the end of ctx. The error contains the store's last answer.
+// The ended method returns an error for the end of ctx. The error contains the store's last answer.
 func (a *contender) ended(ctx context.Context) error {
 	err := ctx.Err()
 	switch cause := context.Cause(ctx); {
@@ -295,9 +295,9 @@ const (
 	pollFrom, pollTo = 5 * time.Millisecond, 250 * time.Millisecond
 	// While the backend does not answer, pauses between tries grow from retryFrom to retryTo at most.
 	retryFrom, retryTo = 20 * time.Millisecond, 500 * time.Millisecond
-	// wantedFor is how long after a refusal or a long wait other hosts are assumed to want the lock.
+	// For this time after a refusal or a long wait, other hosts are assumed to want the lock.
 	wantedFor = time.Second
-	// tellEvery is the shortest time between two events of a client about failed waits.
+	// tellEvery is the shortest time between two events of kind EventWaitFailed of a client.
 	tellEvery = time.Minute
 )
 
@@ -377,10 +377,10 @@ func (a *contender) wait(ctx context.Context, rest time.Duration) (lease *Lease,
 	return nil, true
 }
 
-// doubts reports whether a request must confirm the grant g, which the store made during a wait
-// that started at the instant began. A request is needed if a renewal might come too late, if the
-// machine may have been suspended since g.sent (unnoticed by the plugin's clock), or if the lock
-// has AtLeast. A lock with AtLeast must stay taken even if its holder dies, and g is too short.
+// doubts reports whether a request must confirm the grant g, which the store made during a wait.
+// The wait started at the instant in began. A request is needed if a renewal might come too late,
+// if the machine may have been suspended since g.sent (unnoticed by the plugin's clock), or if the
+// lock has AtLeast. Such a lock must stay taken even if its holder dies, and g is too short.
 func (a *contender) doubts(g grant, began instant) bool {
 	c := a.lock.c
 	age := c.clock.now().sub(g.sent)

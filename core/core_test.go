@@ -28,7 +28,6 @@ func (r *recorder) on(ev Event) {
 	r.events = append(r.events, ev)
 }
 
-// kinds returns the kinds of a lock's events, without renewals.
 func (r *recorder) kinds(name string) []EventKind {
 	r.c.events.queue.Flush(context.Background(), time.Minute)
 	r.mu.Lock()

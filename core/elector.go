@@ -128,8 +128,8 @@ func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {
 		stop()
 		term.stop(ErrReleased)
 		if term.lease.Err() == nil {
-			// EventReleased reports the error of this release. Client.Close reports it too, unless by then
-			// the lock has expired, or a try in the background has released it.
+			// EventReleased reports the error of this release. Client.Close reports that error too, unless
+			// by then the lock has expired, or a try in the background has released the lock.
 			_ = term.lease.Release(ctx)
 		}
 		s.served(term.lease)

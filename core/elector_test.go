@@ -238,8 +238,8 @@ func TestE3NewestWins(t *testing.T) {
 	cases := []struct {
 		name string
 		read []driver.Holder // holders that are reported and read one by one
-		seen []driver.Holder // holders that are reported after those, but not read
-		want ChangeKind      // kind of the change that is read after that; 0 for none
+		seen []driver.Holder // holders that are reported after the holders in read, but not read
+		want ChangeKind      // kind of the change that is read at the end; 0 for none
 		last uint64
 	}{
 		{"elected then updated", nil, []driver.Holder{held(5, "a"), held(5, "b")}, Elected, 5},

@@ -23,13 +23,13 @@ var (
 	ErrClosed      = driver.ErrClosed      // the Client was closed
 )
 
-// ErrReentrant means that the caller already holds the lock, because its ctx ends with a lease of
-// the lock. Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks are not
-// reentrant, so the caller would wait for itself. The error also wraps ErrHeld.
+// ErrReentrant means that the caller already holds the lock: its ctx ends with a lease of the lock.
+// Such a ctx comes from Do, TryDo, Run, [Lease.Context] or [Term.Context]. Locks are not reentrant,
+// so the caller would wait for itself. The error also wraps ErrHeld.
 //
 // If context.WithoutCancel and then context.WithTimeout are applied to such a ctx, the result looks
-// as if it ended with the lease. So the result is refused too while the lease lives. Work that goes
-// on after the lease needs a ctx that does not come from the lease's ctx.
+// as if it ended with the lease. So an acquire with that ctx is refused too while the lease lives.
+// Work that goes on after the lease needs a ctx that does not come from the lease's ctx.
 var ErrReentrant = errors.New("lock is held by its caller")
 
 // HeldError names the holder of a lock, and the time that its lease has left if that is known.
@@ -183,9 +183,10 @@ func (e *IndeterminateError) Is(target error) bool { return target == ErrIndeter
 // Unwrap returns Err.
 func (e *IndeterminateError) Unwrap() error { return e.Err }
 
-// permanent reports whether it is useless to ask again after err (K1). A store that has served this
-// client once is expected to serve it again, because refusals during a failover or a change of
-// passwords end. So a refusal is permanent only if the store has never served this client.
+// The permanent method reports whether asking again after err is useless (K1). A store that has
+// served this client once is expected to serve it again, because refusals during a failover or a
+// change of passwords end. So a refusal is permanent only if the store has never served this
+// client.
 func (c *Client) permanent(err error) bool {
 	return final(err) || errors.Is(err, errGrantNumber) || refused(err) && !c.served.Load()
 }
@@ -199,18 +200,17 @@ func (c *Client) noteServed(err error) {
 
 func refused(err error) bool { return errors.Is(err, ErrDenied) || errors.Is(err, ErrConfig) }
 
-// final reports whether a repeated call would return err again, even if the store recovers.
+// The final function reports whether a repeated call would return err, even if the store recovers.
 func final(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
 }
 
-// definite reports whether err, which an acquire returned, proves that nothing was granted.
+// The definite function reports whether err, from an acquire, proves that nothing was granted.
 func definite(err error) bool {
 	return errors.Is(err, ErrHeld) || errors.Is(err, driver.ErrNotSent) ||
 		errors.Is(err, driver.ErrWithdrawn) || refused(err) || final(err)
 }
 
-// joinErrors joins a and b. If one of them is nil, it returns the other unchanged.
 func joinErrors(a, b error) error {
 	switch {
 	case a == nil:

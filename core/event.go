@@ -102,7 +102,7 @@ type emitter struct {
 	routine atomic.Bool
 	askAt   atomic.Int64 // instant of the next call of Enabled; during a call, the largest instant
 
-	unlogged uint64 // number of dropped events not logged yet; only deliver uses this field
+	unlogged uint64 // dropped events that no log record counts yet; only deliver uses this field
 }
 
 func (e *emitter) init(c *Client) {
@@ -134,8 +134,8 @@ func (e *emitter) add(ev Event) bool {
 }
 
 // addEnd queues the event of a lease's end. If known is true, the event of the lease's grant was
-// queued, and addEnd never drops the event of the lease's end. Without that event, a reader that
-// counts grants and ends would count an ended lease as held.
+// queued, and addEnd never drops the event of the lease's end. Without that event, a reader of the
+// events would count an ended lease as held.
 func (e *emitter) addEnd(ev Event, known bool) {
 	if known && e.wants(ev.Kind, ev.Err) {
 		e.queue.Force(e.complete(ev), 1)
@@ -167,7 +167,7 @@ func (e *emitter) deliver(ev Event, dropped uint64) {
 			r.AddAttrs(slog.Uint64("dropped", e.unlogged))
 			e.unlogged = 0
 		}
-		_ = e.log.Handler().Handle(ev.Context, r) // the error is ignored, as slog does: no caller could receive it
+		_ = e.log.Handler().Handle(ev.Context, r) // ignored, because no caller could receive the error
 	}
 	if e.on != nil {
 		e.on(ev)

@@ -13,13 +13,13 @@ import (
 // it fail before it reaches the store, or replace its reply.
 type fake struct {
 	props driver.Properties
-	// before is called before a call reaches the store. If it returns an error, the call fails.
+	// The hook before runs before a call reaches the store. If it returns an error, the call fails.
 	before func(ctx context.Context, op string, r driver.Request) error
-	// after is called after the store has executed a call. Its error, if any, replaces the answer.
+	// The hook after runs after the store has executed a call. Its error, if any, replaces the answer.
 	after   func(ctx context.Context, op string, r driver.Request) error
 	notices chan driver.Notice
 	// own is the lifetime of a grant to a waiter that sent no acquire. If own is zero, the store only
-	// wakes waiters. age is the time from the waiter's last sign of life to the grant.
+	// wakes waiters. The field age is the time from the waiter's last sign of life to the grant.
 	own, age time.Duration
 
 	mu        sync.Mutex
@@ -321,7 +321,7 @@ func (f *fake) times(op string) []time.Time {
 
 func (f *fake) count(op string) int { return len(f.times(op)) }
 
-// hook sets the fields before and after. It may be called while calls are under way.
+// The hook method replaces f.before and f.after. It may be called while calls are under way.
 func (f *fake) hook(before, after func(context.Context, string, driver.Request) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,8 +19,8 @@ const (
 // untilFirst is the time from the store's grant to the waiter's first renewal.
 var untilFirst = (lifeOf(ownSpan) - ownAge) / 3
 
-// granted makes the client c wait for a lock that another owner holds, and then frees the lock. So
-// the store grants the lock to the waiter without an acquire.
+// The function granted makes the client c wait for a lock that another owner holds, and then frees
+// the lock. So the store grants the lock to the waiter without an acquire.
 func granted(t *testing.T, f *fake, c *Client, o *LockOptions) *Lease {
 	t.Helper()
 	return grantedTo(t, f, lockOf(t, c, "a", o))
@@ -184,7 +184,7 @@ func TestOwnGrantThatIsAskedFor(t *testing.T) {
 }
 
 // TestOwnGrantIsHandedOver releases a lock before the first renewal of the store's grant has ended.
-// If at least half of the grant's time is left, the next lease keeps the deadline and renewal.
+// If at least half of the grant's time is left, the next lease takes over deadline and renewal.
 func TestOwnGrantIsHandedOver(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
 		l := granted(t, f, c, nil)

@@ -163,8 +163,8 @@ func heldBy(err error) Holder {
 	return Holder{}
 }
 
-// TestHandOverThroughTheStore covers locks that are not handed over in the host, but released in
-// the store. The store or plugin must know the new holder, or the lease may be lost soon.
+// TestHandOverThroughTheStore covers locks that are released in the store, not handed over. After a
+// hand-over, store or plugin would not know the new holder, or the lease might be lost soon.
 func TestHandOverThroughTheStore(t *testing.T) {
 	stuck := func(_ context.Context, op string, _ driver.Request) error {
 		if op == "renew" {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestWaiterThatGivesUpPassesOn gives a waiter the lock as its ctx ends. The waiter must free it.
+// TestWaiterThatGivesUpPassesOn ends a waiter's ctx at a hand-over. The lock must not stay taken.
 func TestWaiterThatGivesUpPassesOn(t *testing.T) {
 	const rounds = 50
 	synctest.Test(t, func(t *testing.T) {

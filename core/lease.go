@@ -73,8 +73,8 @@ type leaseCtx struct {
 	cancel context.CancelCauseFunc
 }
 
-// The end method cancels the context, and returns as soon as the context is over. The cancel
-// function then calls methods of the parent context. Such a method may block, because an
+// The end method cancels the context, and returns as soon as the context is over. After that, the
+// cancel function calls methods of the parent context. Such a method may block, because an
 // application may have implemented it. So end does not wait for the cancel function.
 func (e *leaseCtx) end(cause error) {
 	go e.cancel(cause)
@@ -96,7 +96,7 @@ func newLease(a *contender, owner string, g grant) *Lease {
 }
 
 // extend sets the lease's times after a request that was sent at the instant sent and answered at
-// got. The store counts the lease's span from an instant between sent and got.
+// the instant got. The store counts the lease's span from an instant between sent and got.
 func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.span = span
 	l.deadline.Store(int64(sent.add(span - driftOf(span))))
@@ -104,8 +104,8 @@ func (l *Lease) extend(span time.Duration, sent, got instant) {
 	l.expiresBy = max(l.expiresBy, got.add(span))
 }
 
-// short reports whether the lease is still a short grant, which the store made to a waiter
-// without a request (see driver.Grant). A confirmed renewal gives the lease its TTL.
+// The short method reports whether the lease is still a short grant, which the store made to a
+// waiter without a request (see driver.Grant). A confirmed renewal gives the lease its TTL.
 func (l *Lease) short() bool { return l.span < l.lock.opts.TTL }
 
 // Name returns the name of the lock.
@@ -227,8 +227,8 @@ func (l *Lease) event(kind EventKind, took time.Duration, err error) Event {
 	}
 }
 
-// refusal returns the error for another acquire of this host while the lease l is held. If the
-// store's answer names l's owner, the error has the answer's Holder, and otherwise one made from l.
+// refusal returns the error for another acquire of this host while the lease l is held. The Holder
+// in the error comes from the store's answer if it names l's owner, and otherwise from l.
 func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())

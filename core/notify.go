@@ -33,10 +33,10 @@ func (a *contender) listen(ctx context.Context) *ear {
 	return e
 }
 
-// pause waits until another request may get the lock, for at most the duration rest. It returns
-// when Notify calls back. Before the first callback, it also returns after a time that grows with
-// each pause. The first callback means that Notify has subscribed. The contender must then ask
-// again, because Notify does not report earlier releases.
+// pause waits until the contender's next request may get the lock, for at most the duration rest.
+// It returns when Notify calls the callback. Before the first callback, it also returns after a
+// time that grows with each pause. The first callback means that Notify has subscribed. The
+// contender must then ask again, because Notify does not report earlier releases.
 func (a *contender) pause(ctx context.Context, rest time.Duration) {
 	if a.ear == nil && a.lock.c.b.notifier != nil {
 		a.ear = a.listen(ctx)

@@ -53,7 +53,7 @@ func TestNotifier(t *testing.T) {
 	}
 }
 
-// TestNotifierThatFails checks that a waiter whose Notify fails polls, and calls Notify again.
+// TestNotifierThatFails checks that a waiter polls while Notify fails, and calls Notify again.
 func TestNotifierThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, failing := newFake(driver.CapNotifier), time.Now().Add(5*time.Second)

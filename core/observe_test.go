@@ -55,7 +55,7 @@ func TestE3ObserversShare(t *testing.T) {
 		if twenty := cost(); twenty > one+1 || one == 0 {
 			t.Errorf("20 observers ask %d times in 10s, one alone %d times", twenty, one)
 		}
-		idle := e.Observe(ctx) // idle is never read, which must not delay other observers
+		idle := e.Observe(ctx) // the channel idle is never read, which must not delay other observers
 		term, err := e.Campaign(ctx)
 		if err != nil {
 			t.Fatal(err)

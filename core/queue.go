@@ -9,7 +9,7 @@ import (
 )
 
 // While goroutines of a host wait, the host hands the lock over at least minStreak times and until
-// the store's grant is minStreakTime old, but at most maxHandovers times. The host's next release
+// the store's grant is minStreakTime old, but at most maxHandovers times. The release after that
 // goes to the store, so that other hosts can get the lock (K5). Without minStreakTime, a host whose
 // goroutines hold the lock for microseconds would ask the store for every ninth lease.
 const (
@@ -19,7 +19,7 @@ const (
 
 // queues holds the goroutines of this host that wait for a lock. Each lock has one queue, which is
 // first come, first served. Only the first goroutine of a queue (its head) asks the store (K5).
-// While this host has a live lease, the head waits for the end of that lease. When the holder
+// While this host has a live lease of the lock, the head waits for its end. When the holder
 // releases that lease, the host hands the lock over to the head without a request to the store. The
 // head's new [Lease] has the same owner and the same grant in the store, and a higher token.
 //
@@ -80,7 +80,7 @@ func (q *queues) shard(name string) *shard {
 	return &q.shards[maphash.String(q.seed, name)%uint64(len(q.shards))]
 }
 
-// join adds the contender a to its queue, and reports whether a must ask the store at once.
+// join adds the contender a to its queue, and reports whether it must ask the store at once.
 func (q *queues) join(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -94,7 +94,7 @@ func (q *queues) join(a *contender) bool {
 	return false
 }
 
-// leave removes the contender a from its queue. If a was the head, leave wakes the next contender.
+// leave removes the contender a from its queue. If the head leaves, leave wakes the next contender.
 func (q *queues) leave(a *contender) {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -105,7 +105,7 @@ func (q *queues) leave(a *contender) {
 	}
 }
 
-// waiting reports whether a goroutine of this host waits for the named lock.
+// The waiting method reports whether a goroutine of this host waits for the named lock.
 func (q *queues) waiting(name string) bool {
 	s := q.shard(name)
 	s.mu.Lock()
@@ -114,8 +114,8 @@ func (q *queues) waiting(name string) bool {
 	return e != nil && e.head != nil
 }
 
-// granted records that the given lease holds its lock, and removes the contender a from the queue.
-// It returns the lease that this host recorded as the holder before, or nil.
+// The granted method records that the given lease holds its lock, and removes the contender a from
+// the queue. It returns the lease that this host recorded as the holder before, or nil.
 func (q *queues) granted(lease *Lease, a *contender) (before *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -157,7 +157,7 @@ func (e *queue) othersTurn(now instant) bool {
 	return e.streak >= maxHandovers || e.streak >= minStreak && now.sub(e.since) >= minStreakTime
 }
 
-// ended records that the lease is over, and wakes the head, which may then ask the store.
+// The ended method records the lease's end, and wakes the head, which may then ask the store.
 func (q *queues) ended(lease *Lease) {
 	name := lease.lock.name
 	s := q.shard(name)
@@ -238,7 +238,7 @@ func (q *queues) nextStep(a *contender, insist bool) step {
 }
 
 // stopWaiting excludes the contender a from hand-overs. It returns false if the lock was already
-// handed over to a.
+// handed over to that contender.
 func (q *queues) stopWaiting(a *contender) bool {
 	s := q.shard(a.lock.name)
 	s.mu.Lock()
@@ -304,7 +304,7 @@ func (s *scheduler) handOver(ctx context.Context, l *Lease) bool {
 	})
 }
 
-// successor makes the lease of the contender a, which follows the lease l and has l's deadline. If
+// successor makes the lease that follows the lease l, for the contender a and with l's deadline. If
 // a renewal of l is under way, its answer counts for the new lease. If no renewal is under way and
 // l's last confirmed request is at least minStreakTime old, the new lease is renewed at once.
 func (l *Lease) successor(a *contender, now instant) *Lease {

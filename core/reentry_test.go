@@ -25,7 +25,6 @@ func reentries(t *testing.T, c *Client, l *Lock) map[string]func(context.Context
 	}
 }
 
-// TestReentryIsRefused checks that a caller is refused at once if it asks for a lock that it holds.
 func TestReentryIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(waiting...)

@@ -93,8 +93,8 @@ func (l *Lease) releaseAgain(ctx context.Context) error {
 var errBusy = errors.New("another release of it is under way")
 
 // beginRelease ends the lease l in this process and returns true. If a renewal of l is under way,
-// beginRelease also returns it, and the caller must wait for it. It returns false if l is already
-// released, or if another Release of l does not end in time.
+// beginRelease also returns that renewal, which the caller must wait for. It returns false if l is
+// already released, or if another Release of l does not end in time.
 func (s *scheduler) beginRelease(ctx context.Context, l *Lease, rest time.Duration) (*renewalBatch, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,9 +178,9 @@ func (l *Lease) unreleased(err error) error {
 	return fmt.Errorf("not released, free at the latest at %s: %w", at.Format(timeOfDay), err)
 }
 
-// free tries to release the lease l until the store has answered, the duration rest has passed
-// after the end of ctx, or the lease has expired. If the outcome of a try is unknown, doubt is the
-// error of that try.
+// The free method tries to release the lease l until the store has answered, the duration rest has
+// passed after the end of ctx, or the lease has expired. If the outcome of a try is unknown, doubt
+// is the error of that try.
 func (l *Lease) free(ctx context.Context, rest time.Duration) (doubt, err error) {
 	c := l.c
 	began := c.clock.early()
@@ -275,7 +275,7 @@ func (j *janitor) add(k *cleanup) {
 	}
 }
 
-// all removes and returns the pending clean-ups.
+// The all method removes and returns the pending clean-ups.
 func (j *janitor) all() []*cleanup {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -290,7 +290,7 @@ func (j *janitor) run() {
 }
 
 // round tries the pending clean-ups. If one clean-up fails, round returns true at once, because the
-// others would probably fail too. It returns false when no clean-up is left.
+// others would probably fail too. It returns false when no clean-up is left or ctx has ended.
 func (j *janitor) round(ctx context.Context) bool {
 	for k := j.first(); k != nil && ctx.Err() == nil; k = j.first() {
 		if j.c.clock.now() < k.until {

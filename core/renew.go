@@ -29,12 +29,12 @@ type renewalBatch struct {
 
 	// Guarded by the scheduler's mutex.
 	asking bool // the health check was called and has not returned
-	sent   bool // the requests were sent; once it is set, a hand-over replaces the old lease in leases
+	sent   bool // the requests were sent; a later hand-over replaces its old lease in leases
 }
 
-// The health check and the renewal may together take a third of the time until the first lease
-// ends, so that a hung plugin is replaced before its leases end (L8). For short leases, they may
-// take all of that time, because a new plugin would come too late.
+// The health check and the renewal may together take a third of the time until the first lease of
+// the batch ends, so that a hung plugin is replaced before its leases end (L8). For short leases,
+// they may take all of that time, because a new plugin would come too late.
 func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	defer close(f.done)
 	budget := f.left / 3
@@ -61,7 +61,7 @@ func (s *scheduler) send(f *renewalBatch) (sent instant, reqs []driver.Request) 
 	sent = s.c.clock.early()
 	for _, l := range f.leases {
 		reqs = append(reqs, l.request(sent))
-		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // record may move expiresBy again
+		l.expiresBy = max(l.expiresBy, sent.add(l.lock.opts.TTL)) // record() may move expiresBy again
 	}
 	return sent, reqs
 }
@@ -99,7 +99,7 @@ func (c *Client) renew(ctx context.Context, reqs []driver.Request) []error {
 	return errs
 }
 
-// atOnce calls f(0) to f(n-1) concurrently. The parameter most bounds the calls under way at once.
+// atOnce calls f(0) to f(n-1), and makes at most as many calls at once as the parameter most says.
 func atOnce(most, n int, f func(i int)) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
@@ -128,7 +128,7 @@ func (c *Client) renewBatch(ctx context.Context, reqs []driver.Request, errs []e
 	}
 }
 
-// record applies the answers in errs to the leases of the batch f.
+// The record method applies the answers in errs to the leases of the batch f.
 func (s *scheduler) record(f *renewalBatch, sent instant, errs []error) {
 	s.mu.Lock()
 	got := s.c.clock.now()
@@ -177,9 +177,9 @@ func (s *scheduler) verdict(l *Lease, err error, now instant) error {
 	return nil
 }
 
-// renewed plans the next renewal of the lease l one interval after the planned time of the last
-// renewal, so that delays do not add up. For a short lease, the event has no Slack (time left),
-// because the lease was granted for less than the TTL.
+// The renewed method plans the next renewal of the lease l one interval after the planned time of
+// the last renewal, so that delays do not add up. For a short lease, the event has no Slack (time
+// left), because the lease was granted for less than the TTL.
 func (s *scheduler) renewed(l *Lease, sent, got instant) {
 	ev := l.event(EventRenewed, got.sub(sent), nil)
 	if !l.short() {

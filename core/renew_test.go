@@ -305,7 +305,7 @@ func TestL8GrantOfADeadPluginIsLost(t *testing.T) {
 	})
 }
 
-// hangs is a health check that ignores its ctx and returns too late.
+// The function hangs is a health check that ignores its ctx and returns too late.
 func hangs(context.Context) error {
 	time.Sleep(time.Minute)
 	return nil

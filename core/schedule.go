@@ -53,7 +53,7 @@ func (s *scheduler) init(c *Client) {
 	s.earliest.Store(int64(never))
 }
 
-// add makes the lease l of contender a the holder of its lock, and begins to renew that lease.
+// add records that the lease l, which the contender a got, holds its lock, and begins to renew l.
 func (s *scheduler) add(l *Lease, a *contender, g grant) {
 	s.mu.Lock()
 	if before := s.c.queues.granted(l, a); before != nil && before.alive.Load() {
@@ -67,7 +67,7 @@ func (s *scheduler) add(l *Lease, a *contender, g grant) {
 }
 
 // admit puts the lease l into the scheduler. It ends l and returns false if the plugin and its
-// leases have died, or if the client has closed without waiting for this call.
+// leases have died, or if the client has closed without waiting for this acquire.
 func (s *scheduler) admit(l *Lease, g grant, began instant) bool {
 	every := l.lock.opts.RenewEvery
 	// The first renewal comes early by a random part of the interval, at most a tenth. Without this
@@ -223,8 +223,8 @@ func (s *scheduler) due(now instant) (ended, soon []*Lease) {
 func (l *Lease) ahead() time.Duration { return min(maxAhead, l.lock.opts.RenewEvery/8) }
 
 // group puts the leases that may be renewed now into batches. The leases of a batch have about the
-// same time left, because the lease that ends first limits the time of the call. A lease with a
-// health check is alone in its batch, because the check may take long. A short lease is renewed
+// same time left, because the lease that ends first limits the time of their renewal. A lease with
+// a health check is alone in its batch, because the check may take long. A short lease is renewed
 // without its health check, because the holder may not have started work yet.
 func (s *scheduler) group(leases []*Lease, now instant) []*renewalBatch {
 	var batches []*renewalBatch
@@ -276,7 +276,7 @@ func (s *scheduler) sweep(now instant) {
 	s.notify(ended)
 }
 
-// overdue returns why the lease l was lost when its time endAt passed.
+// The overdue method returns why the lease l was lost when its time endAt passed.
 func (l *Lease) overdue(now instant) error {
 	switch {
 	case l.renewal != nil && l.renewal.asking:
@@ -328,7 +328,7 @@ func (s *scheduler) finish(l *Lease, state State, cause error) {
 	}
 }
 
-// stop emits the event ev, which is the last event of the lease l and reports its end.
+// The stop method emits the event ev, which is the last event of the lease l and reports its end.
 func (s *scheduler) stop(l *Lease, ev Event) {
 	l.stopped, l.ctx = true, nil
 	s.c.events.addEnd(ev, l.known)

@@ -63,7 +63,6 @@ type system struct {
 
 var backends = []string{"redis", "redlock", "mysql", "postgres", "etcd"}
 
-// start starts the server of a backend. The server is stopped when the test ends.
 func start(t *testing.T, backend string) system {
 	t.Helper()
 	ctx := t.Context()
@@ -115,7 +114,6 @@ func (w system) run(t *testing.T, program string, args ...string) *process {
 	return run(t, program, slices.Concat(args, w.args)...)
 }
 
-// run starts a program. If it still runs at the end of the test, it is killed.
 func run(t *testing.T, program string, args ...string) *process {
 	t.Helper()
 	p := &process{exited: make(chan struct{}), changed: make(chan struct{})}
@@ -159,8 +157,8 @@ func (p *process) output() []string {
 	return slices.Clone(p.lines)
 }
 
-// await skips as many lines of the output as the parameter from says. It waits for a line that
-// contains text. It returns the line and its number, counted from 1.
+// await skips the given number of lines of the output, and waits for a line that contains text. It
+// returns this line and its number, counted from 1.
 func (p *process) await(t *testing.T, from int, text string) (string, int) {
 	t.Helper()
 	end := time.After(timeout)

@@ -91,7 +91,7 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 	at := filepath.Join(t.TempDir(), "directory")
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", commands+"\npwd >"+at)
 	cmd.Dir = dir
-	// The page uses LOCKBENCH. The other variables keep go from asking the proxy for our packages.
+	// The page uses LOCKBENCH. The other variables keep go from asking a proxy for our packages.
 	cmd.Env = append(os.Environ(), "LOCKBENCH="+checkout, "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	told.Write(out)
@@ -102,7 +102,7 @@ func shell(t *testing.T, dir, commands string, told *strings.Builder) string {
 }
 
 // docker reports whether a docker daemon runs. If the daemon lacks the image that builder names,
-// docker makes it from this machine's Go and shell, and removes the image after the test.
+// this function makes it from this machine's Go and shell, and removes it after the test.
 func docker(t *testing.T) bool {
 	t.Helper()
 	ask := func(args ...string) error { return exec.CommandContext(t.Context(), "docker", args...).Run() }
@@ -123,7 +123,7 @@ func docker(t *testing.T) bool {
 	return true
 }
 
-// builder is the Go image in which the page's Dockerfile builds.
+// builder is the Go image in which the Dockerfile of docs/start.md builds the program.
 const builder = "golang:1.26"
 
 func first(t *testing.T, text, language string) string {

@@ -36,8 +36,8 @@ const (
 	storeAway = 5 * time.Second
 	// back is the longest pause of a process between two attempts to reach the store.
 	back = 600 * time.Millisecond
-	// jobTTL is the TTL of the job's lock. A stopped or killed process may keep
-	// the lock from others for that long.
+	// jobTTL is the TTL of the job's lock. A stopped or killed process may keep the lock from the
+	// other processes for that long.
 	jobTTL = 2 * time.Second
 )
 
@@ -243,8 +243,8 @@ func (w *ticking) watch(t *testing.T) (end func()) {
 	}
 }
 
-// ask notes which host took each tick. It begins with the tick at next, and stops before the time
-// last, or earlier if the store fails. It returns the tick with which the next call should begin.
+// ask notes which host took each tick. It begins with the tick at the time next, and stops before
+// the time last, or if the store fails. It returns the tick with which the next call should begin.
 func (w *ticking) ask(ctx context.Context, c *core.Client, next, last time.Time) time.Time {
 	for ; next.Before(last); next = next.Add(time.Second) {
 		holder, err := c.Inspect(ctx, "refresh@"+next.UTC().Format(time.RFC3339Nano))

@@ -36,7 +36,7 @@ func TestCompareBuilds(t *testing.T) {
 	ends(t, exitUsage, "lockplugin-memory", "run", "--backends", "memory", "--plugin-dir", fast, "--vs", t.TempDir())
 }
 
-// TestFootprintMergeCompare compares folders of separate runs. A merge of these folders must fail.
+// TestFootprintMergeCompare compares the result folders of two runs. A merge of these must fail.
 func TestFootprintMergeCompare(t *testing.T) {
 	dir := plugins(t)
 	t.Chdir(t.TempDir())

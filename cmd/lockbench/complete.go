@@ -24,8 +24,8 @@ func backendNames(cmd *cobra.Command) []cobra.Completion {
 	return out
 }
 
-// choices offers the words that the flag accepts. If every is not "", choices also offers the word
-// "all", with parameter every as its description.
+// choices returns the words that the given flag accepts. If the text in every is not empty, it also
+// returns the word "all", with this text as its description.
 func choices(flag, every string) candidates {
 	var out []cobra.Completion
 	if every != "" {
@@ -37,7 +37,7 @@ func choices(flag, every string) candidates {
 	return func(*cobra.Command) []cobra.Completion { return out }
 }
 
-// prefixed offers the names of backends, each followed by the text in sign and by no space.
+// prefixed completes names of backends. It puts the text in sign, but no space, after each name.
 func prefixed(sign string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var out []cobra.Completion
@@ -49,7 +49,7 @@ func prefixed(sign string) cobra.CompletionFunc {
 	}
 }
 
-// firstBackend offers backends for the first argument, and files too if the directive says so.
+// firstBackend completes the first argument with backends, and with files if directive says so.
 func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -62,21 +62,21 @@ func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 // completeFor limits the time for which a shell waits for the names of locks.
 const completeFor = 2 * time.Second
 
-// lockNames offers, for the second argument, the locks held in the store that the flags name.
+// lockNames completes the second argument with the locks held in the store that the flags name.
 func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) != 1 {
 		return firstBackend(cobra.ShellCompDirectiveNoFileComp)(cmd, args, toComplete)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completeFor)
 	defer cancel()
-	targets, _ := cmd.Flags().GetStringArray("target") // every command with this completion has both flags
+	targets, _ := cmd.Flags().GetStringArray("target") // every command with this completion has these flags
 	config, _ := cmd.Flags().GetStringArray("config")
 	dirs, _ := cmd.Flags().GetStringArray("plugin-dir")
 	l := bench.Locks{Servers: bench.Servers{Targets: targets, Config: config, PluginDirs: dirs}, Backend: args[0]}
 	return l.Names(ctx, toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-// The list method completes the last word of a list with commas. It omits words in that list.
+// The list method completes the last word of a comma-separated list. It omits words already chosen.
 func (c candidates) list(cmd *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	before := toComplete[:strings.LastIndexByte(toComplete, ',')+1]
 	chosen := strings.Split(before, ",")

@@ -62,8 +62,8 @@ func envUpCommand() *cobra.Command {
 	return cmd
 }
 
-// The up function starts a process that keeps servers and outlives this process. It returns the
-// text that the new process printed. If that process fails, up writes the reason to stderr.
+// The up function starts a process that keeps servers running after this process ends. It returns
+// the text that the new process printed. If that process fails, up writes the reason to stderr.
 func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -101,7 +101,7 @@ func up(ctx context.Context, p bench.Plan, stderr io.Writer) (shown string, err 
 	return "", errors.Join(err, bench.StatusError(ended.ExitCode()))
 }
 
-// envKeepCommand returns a hidden command. "env up" runs it in a new process, which keeps servers.
+// envKeepCommand returns the hidden command that "env up" runs in a new process to keep servers.
 func envKeepCommand() *cobra.Command {
 	var p bench.Plan
 	cmd := &cobra.Command{

@@ -44,7 +44,7 @@ func TestExecHandsTheStatusOn(t *testing.T) {
 	ends(t, exitEnvironment, "no-such-program", "exec", "--", "no-such-program")
 }
 
-// container is an application that holds a lock, in its own PID namespace, like a container.
+// container is an application that holds a lock and runs in a PID namespace, as in a container.
 type container struct {
 	cmd  *exec.Cmd
 	app  int // process id of the holder, as seen from outside its namespace
@@ -113,7 +113,7 @@ func children(t *testing.T, pid int) (all []int) {
 	return all
 }
 
-// TestExecAsInit kills a holder or its whole container, and checks how long the next holder waits.
+// TestExecAsInit kills a holder or its container, and checks how long the next client must wait.
 func TestExecAsInit(t *testing.T) {
 	if out, err := exec.Command("unshare", "-pf", "--mount-proc", "true").CombinedOutput(); err != nil {
 		servers.Missing(t, "namespaces", fmt.Errorf("%w: PID namespaces: %v, %s", servers.ErrNotInstalled, err, out))

@@ -21,7 +21,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitCode returns the exit code for err. A StatusError in err decides first, and then ErrUnsafe.
+// exitCode returns the exit code for err. If err wraps several errors, the first case decides.
 func exitCode(err error) int {
 	var environment *bench.EnvError
 	var invalid *bench.InvalidError

@@ -58,7 +58,7 @@ func TestSoak(t *testing.T) {
 	ends(t, exitOK, "memory: no claim was broken|redis: no claim was broken", "faults", "--soak", "5s", "--quick", "--backends", "memory,redis", "--seed", "1", "--plugin-dir", dir, "-v")
 }
 
-// Each mode, such as --search, must accept the flags of all other modes.
+// Each mode, such as --search, must accept all flags that select no mode.
 func TestFaultsFlagsFitEveryMode(t *testing.T) {
 	values := map[string]string{
 		"backends": "redis", "faults": "kill-host", "actions": "kill-host", "runs": "2", "seed": "7", "host-program": "lockbench",

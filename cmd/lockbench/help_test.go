@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/redlock"
 )
 
-// commands returns root and its subcommands, without hidden commands and those that cobra adds.
+// commands returns root and all commands below it, except hidden ones and those that cobra adds.
 func commands(root *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{root}
 	for _, c := range root.Commands() {

@@ -22,8 +22,8 @@ import (
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
-// contents starts a server and writes a user's data to it. The function list returns all data on
-// the server.
+// contents starts a server and writes a user's data to it. The returned function list reads all
+// data on the server.
 func contents(t *testing.T, backend string) (address string, list func() []string) {
 	t.Helper()
 	fail := func(err error) {
@@ -98,9 +98,9 @@ func contents(t *testing.T, backend string) (address string, list func() []strin
 	}
 }
 
-// Even if interrupted, lockbench run and conform must remove all their data from a user's server.
+// "lockbench run" and "lockbench conform" must leave a user's server clean, even if interrupted.
 func TestTargetsAreLeftClean(t *testing.T) {
-	dir := t.TempDir() // separate, because other tests measure all plugins of their directory
+	dir := t.TempDir() // a directory for this test, because other tests measure all plugins in theirs
 	for _, name := range []string{"redis", "mysql", "postgres", "etcd"} {
 		build := exec.Command("go", "build", "-o", dir+"/", "github.com/lockbench/lockbench/plugins/"+name+"/lockplugin-"+name)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -60,7 +60,7 @@ An election and a lock of one name are the same lock.`,
 	return cmd
 }
 
-// running makes cmd run the command that follows "--". This command runs under the lock in l.
+// The running function makes cmd hold the lock in l and run the user's command, which follows "--".
 func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
 	fl := cmd.Flags()
 	fl.DurationVar(&l.TTL, "ttl", 0, "how long others wait when this machine is lost, a `time` (default 10s)")

@@ -23,7 +23,7 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// guarded has a store for tests. Its rival field is the client of another host.
+// guarded has a server for tests. Its rival field is the client of another host.
 type guarded struct {
 	binary, dir string
 	server      *servers.Server
@@ -42,8 +42,8 @@ func startGuarded(t *testing.T) *guarded {
 	return g
 }
 
-// command returns a lockbench command that runs script. Its command line begins with words, for
-// example "lock", "redis" and the name of the lock.
+// The command method returns a call of lockbench that runs a shell script under a lock. The slice
+// words has the first arguments, for example "lock", "redis" and the name of the lock.
 func (g *guarded) command(script string, words ...string) *exec.Cmd {
 	words = append(words, "--target", "redis="+g.server.Addr(), "--plugin-dir", g.dir, "--", "sh", "-c", script)
 	cmd := exec.Command(g.binary, words...)
@@ -70,7 +70,7 @@ func (g *guarded) acquire(t *testing.T, name string, granted func()) {
 	}
 }
 
-// marked returns the running processes, except lockbench, with the text mark in their arguments.
+// marked returns the running processes, except lockbench, whose arguments contain the text in mark.
 func marked(lockbench *exec.Cmd, mark string) (pids []int) {
 	for pid, s := range proc.All() {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -149,7 +149,7 @@ func ended(t *testing.T, cmd *exec.Cmd) *os.ProcessState {
 	return cmd.ProcessState
 }
 
-// keeperOf returns the keeper, which is the child process of lockbench that holds the lock.
+// keeperOf returns the id of the keeper, the child process of lockbench that holds the lock.
 func keeperOf(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
 	return children(t, cmd.Process.Pid)[0]
@@ -165,7 +165,7 @@ func often(few, all int) int {
 // rounds is the number of times that a test kills processes.
 func rounds() int { return often(2, 20) }
 
-// If a process of "lockbench lock" is killed, the command must end before the next grant.
+// If a process of "lockbench lock" is killed, the user's command must end before the next grant.
 func TestKilledLock(t *testing.T) {
 	g := startGuarded(t)
 	for _, name := range []string{"front", "keeper", "group", "front that is stopped"} {
@@ -238,10 +238,10 @@ func TestLockOutlivesPlugin(t *testing.T) {
 	}
 }
 
-// pluginOf returns the plugin of the keeper, the process that holds the lock, or 0 if it has none.
+// pluginOf returns the process id of the plugin of the keeper (the lock's holder), or 0 for none.
 func pluginOf(keeper int) int { return pidOf(keeper, "lockplugin-") }
 
-// pidOf returns a child process of parent that has text in its arguments. It is 0 if there is none.
+// pidOf returns the id of a child process of parent whose arguments contain text, or 0 for none.
 func pidOf(parent int, text string) int {
 	for _, child := range proc.Children(parent) {
 		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)) // the child may have ended
@@ -252,8 +252,8 @@ func pidOf(parent int, text string) int {
 	return 0
 }
 
-// If lockbench and its keeper (the lock's holder) die together, the kernel must end the command.
-// The lease must go on until its TTL is over.
+// If lockbench and its keeper (the lock's holder) die together, the kernel must end the user's
+// command. The lock must stay held until the TTL is over.
 func TestKilledAtOnce(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 3 * time.Second

@@ -18,7 +18,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// A command must end before its lease ends, even if it ignores SIGTERM.
+// A user's command must end before the lease on its lock ends, even if it ignores SIGTERM.
 func TestLockIsLost(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = 2 * time.Second
@@ -45,7 +45,7 @@ func TestLockIsLost(t *testing.T) {
 				var said strings.Builder
 				cmd.Stderr = &said
 				start(t, cmd)
-				// At first the marked function may find a forked process that still has lockbench's arguments.
+				// A forked process has lockbench's arguments until exec, so marked may find it too early.
 				eventually(t, "it runs", func() bool {
 					_, err := os.Stat(termed + ".not")
 					return err == nil
@@ -76,8 +76,8 @@ func TestLockIsLost(t *testing.T) {
 	}
 }
 
-// If a holder's host is suspended for longer than the TTL, lockbench must end the command as soon
-// as the host resumes. The test freezes all processes of lockbench instead of a host.
+// If a host is suspended for longer than the TTL, lockbench must end the user's command as soon as
+// the host resumes. The test freezes all processes of lockbench instead of a host.
 func TestSuspendedLock(t *testing.T) {
 	g := startGuarded(t)
 	const ttl = time.Second

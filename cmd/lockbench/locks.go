@@ -27,7 +27,7 @@ are configured with, their prefix above all: another prefix has other locks.`,
 	return cmd
 }
 
-// looking makes cmd call the function look with the backend in cmd's first argument.
+// The looking function makes cmd call the function look with the backend in cmd's first argument.
 func looking(cmd *cobra.Command, look func(ctx context.Context, l bench.Locks, args []string) (*bench.Outcome, error)) *cobra.Command {
 	var l bench.Locks
 	var format string

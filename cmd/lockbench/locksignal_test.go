@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// lockbench must pass on arguments unchanged, in any encoding. The name of a lock must be UTF-8.
+// lockbench must not change the command's arguments, in any encoding. A lock's name must be UTF-8.
 func TestLockPassesAnyBytes(t *testing.T) {
 	g := startGuarded(t)
 	cmd := g.command("", "lock", "redis", "bytes")
@@ -82,8 +82,8 @@ func (g *guarded) interruptedAtOnce(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// If lockbench was started with SIGINT and SIGQUIT ignored, the command must ignore them, too. A
-// shell without job control ignores both signals for a command that ends with "&".
+// If lockbench was started with SIGINT and SIGQUIT ignored, the user's command must ignore both. A
+// shell without job control starts a command with "&" in this way.
 func TestIgnoredSignals(t *testing.T) {
 	g := startGuarded(t)
 	args := g.command("kill -INT $$; kill -QUIT $$; kill -QUIT $(cut -d' ' -f4 /proc/$PPID/stat); echo lived", "lock", "redis", "ignored").Args

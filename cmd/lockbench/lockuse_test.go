@@ -80,8 +80,8 @@ func TestLockAtLeast(t *testing.T) {
 	}
 }
 
-// --tick runs only the first command in a tick (such as an hour), even if that command is killed.
-// The test uses a tick that began at least a minute ago and goes on for at least half an hour.
+// With --tick, only the first command in a tick (such as an hour) runs, even if it is killed. The
+// test uses a tick that began at least a minute ago and goes on for at least half an hour.
 func TestLockTick(t *testing.T) {
 	g := startGuarded(t)
 	tick := time.Hour

@@ -157,7 +157,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// needs checks the number of arguments. In its error, parameter what describes the arguments.
+// The needs function returns a check of the number of arguments. The error quotes the text in what.
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -189,7 +189,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return hinted(usagef("%v", err), cmd.CommandPath()+" --help")
 }
 
-// takes describes the values that a flag accepts, by the flag's type in package pflag.
+// The takes map describes, for each of pflag's types of flags, the values that the flag accepts.
 var takes = map[string]string{
 	"bool":          "true or false",
 	"int":           "a whole number",

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	plugintest.Main(m)
 }
 
-// forgetKeptServers hides from the tests the servers that the developer keeps with "env up".
+// forgetKeptServers makes tests ignore servers that the developer has started with "env up".
 func forgetKeptServers() {
 	os.Setenv("LOCKBENCH_STATE", filepath.Join(os.TempDir(), "lockbench-no-such-state"))
 }
@@ -49,8 +49,8 @@ func lockbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return exitCode(err), out.String(), errs.String()
 }
 
-// ends fails the test unless lockbench exits with the status in code and writes all texts in wants.
-// The character "|" separates these texts.
+// The ends function fails the test unless lockbench exits with the given code and writes all texts
+// in wants. The character "|" separates these texts.
 func ends(t *testing.T, code int, wants string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	got, stdout, stderr := lockbench(t, args...)

@@ -85,7 +85,7 @@ func TestNewPluginInPython(t *testing.T) {
 	}, inPython...)
 }
 
-// inPython lists the conformance cases of a short test: those that check most in little time.
+// inPython lists the conformance cases of a short test. They check the most in little time.
 var inPython = []string{
 	"K2 a refused try leaves nothing behind", "K2 try decides once and says who holds", "K3 a withdrawn owner is refused",
 	"K6 names are kept as they are and never collide", "L6 tokens rise over release", "L7 release compares the token",

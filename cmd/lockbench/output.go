@@ -60,5 +60,5 @@ func (c *choice) Set(word string) error {
 // String implements pflag.Value.
 func (c *choice) String() string { return *c.word }
 
-// Type implements pflag.Value. Help shows the flag like other flags with text.
+// Type implements pflag.Value. Its result makes the help show a choice like a flag that takes text.
 func (c *choice) Type() string { return "string" }

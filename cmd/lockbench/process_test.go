@@ -68,8 +68,8 @@ func killAndLook(t *testing.T, cmd *exec.Cmd, tmp string) {
 	t.Logf("gone after %v", time.Since(killed).Round(time.Millisecond))
 }
 
-// TestKilledSearchLeavesNothing kills lockbench while an action is in effect. For example, a frozen
-// host cannot end by itself.
+// TestKilledSearchLeavesNothing kills lockbench while a fault is in effect, such as a frozen host,
+// which cannot end by itself.
 func TestKilledSearchLeavesNothing(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := plugins(t)

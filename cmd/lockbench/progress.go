@@ -30,7 +30,7 @@ type progress struct {
 	guess       time.Duration
 }
 
-// newProgress shows the text in preparing until the Begin method is called, if w is a terminal. The
+// If w is a terminal, newProgress shows the text in preparing until the Begin method is called. The
 // caller must call the End method.
 func newProgress(w io.Writer, preparing string) *progress {
 	p := &progress{w: w}
@@ -70,7 +70,7 @@ func (p *progress) Begin(steps int, guess time.Duration) {
 	)
 }
 
-// timeLeft returns the time left, as text. Before the first step, it takes guess as the whole time.
+// timeLeft returns the time left, as text. Until a step is done, it takes guess for the whole time.
 func timeLeft(s decor.Statistics, took, guess time.Duration) string {
 	left := guess - took
 	if s.Current > 0 {

@@ -95,7 +95,7 @@ func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	return showRun(shown, f.format, cmd, progress, err)
 }
 
-// options returns the settings of a run. The caller must call the End method of the progress.
+// options returns the settings of a run. The caller must call End on the returned progress.
 func options(cmd *cobra.Command, verbose bool) (bench.Options, *progress) {
 	stderr := cmd.ErrOrStderr()
 	progress := newProgress(stderr, "starting servers and plugins")

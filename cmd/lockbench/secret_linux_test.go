@@ -17,7 +17,7 @@ import (
 
 const secret = "correct-horse-battery"
 
-// TestSecretIsNowhere searches all processes for a server's password while lockbench runs on that
+// TestSecretIsNowhere searches all processes for a server's password while lockbench uses that
 // server. Then it searches all files and all output.
 func TestSecretIsNowhere(t *testing.T) {
 	server := redisServer(t, &redisserver.Options{Password: secret})
@@ -80,8 +80,8 @@ func TestSecretIsNowhere(t *testing.T) {
 	}
 }
 
-// lookAtProcesses looks at all processes with TMPDIR=tmp: lockbench, hosts and plugins. It returns
-// their number.
+// lookAtProcesses searches the arguments and the environment of all processes with TMPDIR=tmp
+// (lockbench, hosts and plugins) for the password. It returns the number of processes.
 func lookAtProcesses(t *testing.T, tmp string) int {
 	t.Helper()
 	dirs := processesWith(tmp)

@@ -8,7 +8,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// A claim file says what an unknown store does not promise. lockbench judges all other promises.
+// A claim file lists what a store does not promise. lockbench must check all other promises.
 func TestStranger(t *testing.T) {
 	redisServer(t, nil) // skips without a Redis server
 	dir := t.TempDir()

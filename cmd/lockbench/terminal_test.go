@@ -19,7 +19,7 @@ import (
 // terminal is a pseudo terminal on which a shell with job control runs.
 type terminal struct {
 	t      *testing.T
-	fd     int // of the master; not from File.Fd, which makes the file blocking, so that Close waits
+	fd     int // of the master; File.Fd would make the file blocking, and then Close would wait
 	master *os.File
 	mu     sync.Mutex
 	shown  bytes.Buffer

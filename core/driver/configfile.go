@@ -67,7 +67,6 @@ func cutSetting(line string) (key, value string, ok bool) {
 	return key, strings.TrimSpace(value), ok && keyForm.MatchString(key)
 }
 
-// The values in the JSON object must be strings, numbers or booleans.
 func readJSON(text []byte) (Config, error) {
 	var object map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -44,7 +44,7 @@ type Request struct {
 // Lock has the operations on a lock. Each method makes one attempt, without waiting or retrying.
 type Lock interface {
 	// TryAcquire grants Name to Owner for TTL if no live grant exists, and returns the grant's token.
-	// The store makes the token in the same atomic step. The token is below 2^53, and is higher than
+	// The store makes token and grant in one atomic step. The token is below 2^53, and is higher than
 	// every earlier token of that name, except after failures that the Fencing field of [Properties]
 	// does not cover (L6). Unless a grant is ended earlier, it expires by the store's clock.
 	//
@@ -58,16 +58,16 @@ type Lock interface {
 	TryAcquire(ctx context.Context, r Request) (token uint64, err error)
 
 	// Renew lets the lease of Name, Owner and Token live for TTL from now. Renew must compare owner
-	// and token in the same atomic step, and must never revive a lease that has expired or was
-	// deleted. Renew returns a [*NotHeldError] if that lease no longer exists. Renew must ignore Keep,
-	// which only the plugin process uses in a renewal.
+	// and token in the atomic step that extends the lease, and must never revive a lease that has
+	// expired or was deleted. Renew returns a [*NotHeldError] if that lease no longer exists. Renew
+	// must ignore Keep. In a renewal, only package serve uses Keep, in the plugin process.
 	Renew(ctx context.Context, r Request) error
 
 	// Release ends the lease of Name, Owner and Token, and wakes the next waiter. Release must compare
-	// owner and token in the same atomic step. If Keep > 0, Release does not delete the lease, but
-	// shortens it to Keep, and never lengthens it. It returns a [*NotHeldError] if the lease does not
-	// exist. A repeated call is harmless (L7). For Token zero, which no lease has, Release must return
-	// an error, whether it asks the store or not.
+	// owner and token in the atomic step that changes the lease. If Keep > 0, Release does not delete
+	// the lease, but shortens it to Keep, and never lengthens it. Release returns a [*NotHeldError] if
+	// the lease does not exist. A repeated call is harmless (L7). For Token zero, which no lease has,
+	// Release must return an error, whether it asks the store or not.
 	Release(ctx context.Context, r Request) error
 
 	// Withdraw undoes everything that a TryAcquire or Wait of owner for name did, or may still do.
@@ -86,9 +86,9 @@ type Lock interface {
 	Inspect(ctx context.Context, name string) (Holder, error)
 
 	// Proclaim replaces the published value of the lease of Name, Owner and Token with Value. It must
-	// compare owner and token in the same atomic step, and does not change the TTL. Proclaim returns a
-	// [*NotHeldError] if that lease no longer exists. A leader is the holder of a lease with a value,
-	// and a lock and an election with the same name are one lock.
+	// compare owner and token in the atomic step that replaces the value. It does not change the TTL.
+	// Proclaim returns a [*NotHeldError] if that lease no longer exists. A leader is the holder of a
+	// lease with a value, and a lock and an election with the same name are one lock.
 	Proclaim(ctx context.Context, r Request) error
 }
 
@@ -133,7 +133,7 @@ type Notifier interface {
 	// withdrawal or a Break has ended a lease of name. Notify must not miss such an end after the
 	// first emit, but one emit may report several ends. An expiry needs no emit. A needless emit
 	// costs core one request. Calls of emit do not overlap, and emit does not block. Notify returns
-	// ctx.Err() when ctx ends, and another error as soon as it may miss an end.
+	// ctx.Err() when ctx ends, and another error as soon as it may miss the end of a lease.
 	Notify(ctx context.Context, name string, emit func()) error
 }
 
@@ -142,11 +142,11 @@ type Notifier interface {
 // request of another owner. The waiter saves the round trip of a TryAcquire (K4).
 //
 // The store makes such a grant only for a short time, because the waiter may be dead. It grants
-// only to an owner whose process has recently shown by a message that it runs. Sent is the instant
-// at which that process sent the last such message that the store saw before the grant. So the
-// grant was made after Sent. The waiter must renew before Sent plus For, and then has the lease for
-// the TTL. A Grant that arrives after that time is only a hint to call TryAcquire. Wait may always
-// return the zero Grant instead: TryAcquire then returns the grant's token.
+// only to an owner whose process has recently sent a message that shows that the process runs. Sent
+// is the instant at which that process sent the last such message that the store saw before the
+// grant. So the grant was made after Sent. The waiter must renew before Sent plus For, and then has
+// the lease for the TTL. A Grant that arrives after that time is only a hint to call TryAcquire.
+// Wait may always return the zero Grant instead: TryAcquire then returns the grant's token.
 type Grant struct {
 	// Token of the grant; zero for none.
 	Token uint64
@@ -162,7 +162,7 @@ type Grant struct {
 type Observer interface {
 	// Observe calls emit with the present holder of name, and again after each change of owner, token
 	// or value; the zero Holder means that the lock is free. Calls of emit do not overlap, follow the
-	// order of the changes, and never show a lower token. If changes follow each other closely,
+	// order of the changes, and never go back to a lower token. If changes follow each other closely,
 	// Observe may emit only the newest. Observe returns ctx.Err() when ctx ends. When Observe can no
 	// longer reach the store, it returns the cause. It must notice a silent server within seconds.
 	Observe(ctx context.Context, name string, emit func(Holder)) error

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Sentinel errors, one for every case that callers treat differently. A backend wraps the native
-// cause together with the sentinel. errors.Is finds it even in a plugin's error.
+// These sentinel errors stand for the cases that callers treat differently. A backend wraps the
+// native cause together with the sentinel. errors.Is finds the sentinel even in a plugin's error.
 var (
 	// ErrHeld: another owner holds the lock. An error that wraps ErrHeld is a [*HeldError].
 	ErrHeld = errors.New("lock is held")

@@ -24,7 +24,7 @@ type Holder struct {
 // Held reports whether the lock is held.
 func (h Holder) Held() bool { return h.Owner != "" || h.Token != 0 || h.TTL != 0 }
 
-// by returns text that names the holder, or "" if the store reserves the lock for the next waiter.
+// The method by returns text that names the holder, or "" if the store only reserves the lock.
 func (h Holder) by() string {
 	switch {
 	case h.Label != "":
@@ -35,7 +35,7 @@ func (h Holder) by() string {
 	return ""
 }
 
-// visible replaces characters of a holder's text that could control the reader's terminal.
+// The function visible replaces characters that could control the terminal of a reader.
 func visible(r rune) rune {
 	if unicode.IsPrint(r) {
 		return r
@@ -93,7 +93,7 @@ type Result struct {
 // Fencing says which failures a backend survives without giving out lower tokens.
 type Fencing string
 
-// The classes of fencing, strongest first, each with the condition under which tokens never fall.
+// The classes of fencing, strongest first. The comment of each class says when tokens never fall.
 const (
 	FencingStrict  Fencing = "strict"  // despite crash, failover and loss of data, by consensus or durable commits
 	FencingDurable Fencing = "durable" // while the store keeps its data or, with TimedTokens, its clock

@@ -45,7 +45,7 @@ func (h *Harness) open(t T) driver.Backend {
 	return b
 }
 
-// call limits the function f, which sends one request, to 10 s.
+// The function call runs f, which sends one request, for at most 10 s.
 func call(t T, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -104,7 +104,7 @@ func (a *attempt) mustRelease(t T) {
 	}
 }
 
-// failed fails the case, or lets it run again if the lease is gone and this process has stalled.
+// The failed method fails the case, or repeats it if the lease is gone and this process stalled.
 func (a *attempt) failed(t T, op string, err error) {
 	t.Helper()
 	const text = "owner %s: %s of %q with token %d and TTL %v: %v"

@@ -239,8 +239,8 @@ func withoutTombstone(c *calls) func(ctx context.Context, name, owner string) er
 	}
 }
 
-// slowly delays every second reply of TryAcquire by 200 ms. Core waits less than 200 ms for a reply
-// after its caller has given up.
+// The function named slowly delays every second reply of TryAcquire by 200 ms. Core waits less than
+// 200 ms for a reply after its caller has given up.
 func slowly(c *calls) {
 	inner := c.acquire
 	var (

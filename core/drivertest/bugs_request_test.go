@@ -173,7 +173,7 @@ func rename(c *calls, f func(string) string) {
 	}
 }
 
-// hang is a bug: Wait, and TryAcquire after its first call, ignore ctx until over is closed.
+// hang is a bug: Wait, and TryAcquire after its first call, ignore ctx until the case has ended.
 func hang(c *calls, over <-chan struct{}) {
 	inner := *c
 	acquired := false

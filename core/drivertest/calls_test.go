@@ -147,7 +147,7 @@ func (v *valve) set(down, frozen bool) {
 	v.changed = make(chan struct{})
 }
 
-// stream ends f when the process behind the valve is frozen or down, as missed heartbeats would do.
+// The stream method ends f when the process behind the valve is frozen or down.
 func (v *valve) stream(ctx context.Context, f func(context.Context) error) error {
 	v.mu.Lock()
 	still := v.still
@@ -193,7 +193,7 @@ func (v *valve) do(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// behind returns calls that go through the valve v, except Properties and Close.
+// The behind method returns calls that go through the valve v, except Properties and Close.
 func (c *calls) behind(v *valve) *calls {
 	one := func(f func(context.Context, driver.Request) error) func(context.Context, driver.Request) error {
 		return func(ctx context.Context, r driver.Request) error {

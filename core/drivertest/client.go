@@ -13,7 +13,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// held has the methods of a [core.Lease] that cases use.
+// The interface held has the methods of a [core.Lease] that cases use.
 type held interface {
 	Owner() string
 	Token() uint64

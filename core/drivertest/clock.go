@@ -34,13 +34,13 @@ const lastingTTL = 30 * time.Second
 
 func (h *Harness) lasting() core.LockOptions { return core.LockOptions{TTL: h.ttl(lastingTTL)} }
 
-// brief returns options for a lease whose expiry the case waits for.
+// The brief method returns options for a lease whose expiry the case waits for.
 func (h *Harness) brief() core.LockOptions {
 	return core.LockOptions{TTL: h.ttl(600 * time.Millisecond)}
 }
 
-// late returns the longest time by which a lease may outlive its TTL. A store that counts time in
-// steps of TTLStep removes an expired lease only at a step.
+// The late method returns the longest time by which a lease may outlive its TTL. A store that
+// counts time in steps of TTLStep removes an expired lease only at a step.
 func (h *Harness) late() time.Duration {
 	return 300*time.Millisecond + 2*h.props.TTLStep
 }
@@ -58,7 +58,7 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 	step(t, "%s", what)
 }
 
-// throughout calls the function wrong for the duration d, and fails the case if it returns a text.
+// For the time d, throughout calls the function named wrong. The case fails if it returns a text.
 func throughout(t T, d time.Duration, wrong func() string) {
 	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
@@ -127,8 +127,8 @@ type heartbeat interface {
 	Stop() []proc.Stall
 }
 
-// ran returns the time between from and to without stalls of this process. Use it to check that an
-// operation takes no longer than allowed.
+// The function ran returns how long this process ran, without stalls, between the two given times.
+// Use it to check that an operation takes no longer than allowed.
 func ran(t T, from, to time.Time) time.Duration {
 	if x, ok := t.(*trial); ok {
 		return to.Sub(from) - x.heartbeat.Stalled(from, to)

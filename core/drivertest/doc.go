@@ -1,7 +1,7 @@
 // Package drivertest is the conformance suite for backends: one table of cases
 // whose names begin with the rule that they check (L1-L8, K1-K8, E1-E4).
 //
-// An author writes a function that makes a [Harness], a fresh environment for one
+// The author of a backend writes a function that makes a [Harness], a fresh environment for one
 // case, and passes the function to [Run]:
 //
 //	func TestConformance(t *testing.T) {
@@ -37,7 +37,7 @@
 // What cases use:
 //
 //   - attempt.go sends requests to a backend
-//   - client.go has clients of core, their leases, and a backend that fails
+//   - client.go has clients of core, their leases, and a backend that loses requests and replies
 //
 // Cases, a file for each subject:
 //

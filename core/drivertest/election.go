@@ -226,7 +226,7 @@ type runner struct {
 	atOnce int          // number of callbacks that have begun and not returned
 }
 
-// run starts Elector.Run. Its callback waits until the term ends, then calls the function after.
+// run starts Elector.Run. Its callback waits until the term ends, and then calls after().
 func (c *client) run(t T, name string, o core.ElectorOptions, after func()) *runner {
 	t.Helper()
 	e := c.elector(t, name, o)

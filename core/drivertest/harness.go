@@ -22,9 +22,9 @@ type T interface {
 // case uses. Only Open is required. If a field that a case needs is nil, the case is n/a or "not
 // run", and the result says why.
 type Harness struct {
-	// Open opens a backend on the harness's store, for a new host. In scope "host", the backends of
-	// all calls share one store if InProcess is true, and each has a separate store if it runs in a
-	// plugin. When the case ends, the harness closes these backends.
+	// Open opens a backend on the harness's store, for a new host. If the scope is "host", the
+	// backends of all calls share one store if InProcess is true, and each has a separate store if it
+	// runs in a plugin. When the case ends, the harness closes these backends.
 	Open func(t T) driver.Backend
 	// Other is like Open, for another namespace of the same store: the same name in both namespaces
 	// stands for two different locks. Nil if the backend has no namespaces.

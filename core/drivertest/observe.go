@@ -93,7 +93,7 @@ func (s *seen) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// sees waits until the last holder from Observe has this owner and value. Owner "" means no holder.
+// The sees method waits until Observe's last holder has this owner and value. Owner "" means none.
 func (s *seen) sees(t T, limit time.Duration, owner, value string) {
 	t.Helper()
 	for start := time.Now(); ; pause(t, pollEvery) {
@@ -193,7 +193,7 @@ func (c *client) observe(t T, name string, o core.ElectorOptions) (<-chan core.C
 	return changes, cancel
 }
 
-// reigns makes c leader, proclaims a value, and resigns. Each step must put a Change into changes.
+// reigns campaigns, proclaims, and resigns. Each step must send a Change to the channel changes.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) uint64 {
 	t.Helper()
 	term := c.campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))

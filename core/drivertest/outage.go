@@ -124,7 +124,7 @@ func serverFrozen(t T, h *Harness) {
 	})
 }
 
-// wantReturns calls each method with a ctx that ends after d. Each call must fail soon after that.
+// wantReturns calls methods of a backend with a ctx that ends after d. Each must fail soon after d.
 func wantReturns(t T, h *Harness, a *attempt, d time.Duration) (other *attempt, unsent bool) {
 	t.Helper()
 	other = h.attempt(a.b, "other", a.TTL)

@@ -41,7 +41,7 @@ type bug struct {
 	caught []string
 }
 
-// each returns a value for bug.plant that plants the bug in each connection separately.
+// The function each returns a bug.plant that plants the bug in each connection separately.
 func each(plant func(*calls)) func(*fixture) func(*calls) {
 	return func(*fixture) func(*calls) { return plant }
 }

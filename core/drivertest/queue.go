@@ -60,13 +60,13 @@ func fifo(p driver.Properties) string {
 	return needsCapability(driver.CapWaiter)(p)
 }
 
-// settles is the time after which a new Wait is surely in the queue and waits until it is woken.
+// After the time settles, a new Wait is surely in the queue and waits until it is woken.
 const settles = 300 * time.Millisecond
 
-// queue starts a Wait in the background for each attempt in turn, and returns when all of them are
-// in the queue. The function woken returns the indexes of the attempts whose Wait has returned
-// since that time. An earlier return of Wait, for example while the host connects, does not count,
-// because nothing woke the waiter.
+// The function queue starts a Wait in the background for each attempt in turn, and returns when all
+// of them are in the queue. The function woken returns the indexes of the attempts whose Wait has
+// returned since that time. An earlier return of Wait, for example while the host connects, does
+// not count, because nothing woke the waiter.
 func queue(t T, attempts []*attempt) (woken func() []int) {
 	t.Helper()
 	var (
@@ -144,7 +144,7 @@ func wakesOne(t T, h *Harness) {
 }
 
 // wantWoken waits until exactly the waiters in want are woken, in that order. The case fails if
-// another waiter is woken. It runs again if a stall let a waiter miss its turn (FirstSpan).
+// another waiter is woken, but runs again if a stall let a waiter miss its turn (FirstSpan).
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 	t.Helper()
 	const limit = 2 * time.Second

@@ -178,7 +178,7 @@ func keep(t T, h *Harness) {
 	}
 }
 
-// lastMoments repeats requests for a second, because a bug shows only in a gap of microseconds.
+// For a second, lastMoments repeats requests, because a bug shows only in a gap of microseconds.
 func lastMoments(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	var wg sync.WaitGroup
@@ -199,7 +199,7 @@ func lastMoments(t T, h *Harness) {
 	wg.Wait()
 }
 
-// lastMoment calls do(a) just before the lease of a ends, while the attempt next asks for the lock.
+// lastMoment calls do(a) just before a's lease ends, while the attempt next asks for the lock.
 func lastMoment(t T, a, next *attempt, do func(*attempt) error) {
 	sent := time.Now()
 	a.must(t)
@@ -228,7 +228,7 @@ func lastMoment(t T, a, next *attempt, do func(*attempt) error) {
 	next.mustRelease(t)
 }
 
-// written is the time after which a store that syncs every second has surely saved a release.
+// After the time written, a store that syncs every second has surely saved a release.
 const written = 2500 * time.Millisecond
 
 func releaseOutlasts(t T, h *Harness) {

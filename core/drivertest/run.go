@@ -16,15 +16,15 @@ import (
 // parallel is the number of cases that run at once. Cases mostly wait, so they need few CPUs.
 const parallel = 4
 
-// tries limits the runs of a case. A run is repeated only if a stall of this process spoiled it.
+// tries is the largest number of runs of a case. Only a stall of this process makes it run again.
 const tries = 5
 
 type suite struct {
 	mk    func(T) *Harness
 	props driver.Properties
 	slots chan struct{}
-	// turn is locked while a case that must run alone takes all slots one by one. Without turn, two
-	// such cases could each take some slots and wait for each other for ever.
+	// turn holds a value while a case that must run alone takes all slots one by one. Without turn,
+	// two such cases could each take some slots and wait for each other for ever.
 	turn chan struct{}
 }
 
@@ -67,8 +67,8 @@ func (s *suite) enter(c Case) (leave func()) {
 	}
 }
 
-// run runs the case c. If a stall of this process spoiled a run, and the run failed for no other
-// reason, c runs again. The constant tries limits the number of runs.
+// The run method runs the case c. If a stall of this process spoiled a run, and the run failed for
+// no other reason, the case runs again, but has at most as many runs as the constant tries says.
 func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	defer s.enter(c)()
 	if c.Excuse != nil {

@@ -76,9 +76,9 @@ func (h *Harness) wantHigher(t T, token, before uint64) {
 	}
 }
 
-// rising returns a case in which two hosts are granted the lock in turn, and every token must be
-// higher than the previous token. The parameter times is the number of grants. After each grant,
-// the case calls the function end with the backend that acquires the lock next.
+// The function rising returns a case in which two hosts are granted the lock in turn, and every
+// token must be higher than the previous token. The parameter times is the number of grants. After
+// each grant, the case calls the function end with the backend that acquires the lock next.
 func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, next driver.Backend)) func(T, *Harness) {
 	return func(t T, h *Harness) {
 		bs := h.backends(t, 2)

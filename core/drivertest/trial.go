@@ -131,7 +131,7 @@ func (t *trial) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// step records an operation of the case. A failure names the last recorded operation.
+// The function step records an operation of the case. A failure names the last recorded operation.
 func step(t T, format string, args ...any) {
 	if x, ok := t.(*trial); ok {
 		x.mu.Lock()
@@ -149,7 +149,7 @@ func (t *trial) after() string {
 	return "; the last step was: " + t.step
 }
 
-// watch makes h record the case's actions on servers and plugins, and the backends that it opens.
+// watch makes h record the backends that the case opens, and its actions on servers and plugins.
 func (t *trial) watch(h *Harness) {
 	if store := h.Store; store != nil {
 		h.Store = &noted{Store: store}
@@ -218,7 +218,7 @@ func (t *trial) write(failed bool, format string, args []any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
-		return // the caller hung, and the method within left its goroutine behind
+		return // the caller hung, so its goroutine is still running
 	}
 	t.failed = t.failed || failed
 	fmt.Fprintf(&t.log, "%s: %s\n", t.caller(), strings.TrimRight(fmt.Sprintf(format, args...), "\n"))

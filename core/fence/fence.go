@@ -12,8 +12,8 @@
 // still write between that read and the new holder's first write. Then the new holder overwrites
 // the late write. A holder may use the same token any number of times.
 //
-// The package imports only the standard library and needs no package for locks, so a service that
-// acquires no locks can use it. The package always refuses the token zero, which no grant has.
+// The package imports only the standard library, so a service that acquires no locks can use it.
+// The package always refuses the token zero, which no grant has.
 package fence
 
 import (
@@ -49,7 +49,7 @@ func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
 // Raiser remembers the highest token of each name. If a token is at least as high as every earlier
 // token of its name, Raise remembers it and returns nil. If a token is lower than an earlier one,
-// the error wraps [ErrStale]. If it is zero, the error wraps [ErrNoToken].
+// the error wraps [ErrStale]. If the token is zero, the error wraps [ErrNoToken].
 type Raiser interface {
 	Raise(name string, token uint64) error
 }

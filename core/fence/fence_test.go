@@ -67,7 +67,7 @@ func TestFileRefusesACutGuard(t *testing.T) {
 	}
 }
 
-// rows is an Execer that affects this number of rows. If the number is negative, statements fail.
+// rows is an Execer. Its value is the number of affected rows. If it is negative, statements fail.
 type rows int64
 
 func (r rows) ExecContext(context.Context, string, ...any) (sql.Result, error) {

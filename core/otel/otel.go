@@ -25,12 +25,12 @@
 // core.CauseName with underscores: expired, taken, revoked, unreachable, plugin_died, unhealthy,
 // max_hold, or released for a lease that Close did not wait for. For a failed acquire, error.type
 // is held, unavailable, denied, invalid, unsupported, config, closed or indeterminate. If the
-// acquire's ctx ended before the store answered, it is deadline_exceeded or canceled. For any other
-// error, it is _OTHER. If an acquire waited until its ctx ended, error.type says why the acquire
-// had to wait.
+// acquire's ctx ended before the store answered, error.type is deadline_exceeded or canceled. For
+// any other error, error.type is _OTHER. If an acquire waited until its ctx ended, error.type says
+// why the acquire had to wait.
 //
 // Every counter starts at 0, for every value of error.type. A series without lock.name exists as
-// soon as a client is made. A series with lock.name exists as soon as that lock has an event. So
+// soon as a client is made. A series with lock.name exists as soon as its lock has an event. So
 // when the first lease is lost, the series of lost leases goes from 0 to 1.
 //
 // The span "lock acquire" lasts from the call of Acquire to the grant. If the ctx of Acquire has a
@@ -263,8 +263,8 @@ func (r *Recorder) fail(ctx context.Context, ev core.Event) {
 	acquire.End(trace.WithTimestamp(ev.Time))
 }
 
-// errorTypes is in the order in which typeOf tests the errors. The errors of a ctx come last. If an
-// acquire waited until its ctx ended, its type is the error that made it wait.
+// errorTypes is in the order in which typeOf tests the errors. The errors of a ctx come last. So if
+// an acquire waited until its ctx ended, its type names the error that made it wait.
 var errorTypes = []struct {
 	err  error
 	name string

@@ -42,7 +42,7 @@ func record(t *testing.T, name func(string) string) recording {
 	return r
 }
 
-// value adds up the series of a metric that have all attributes in attrs. It returns the sum of a
+// value adds up those series of a metric that have all attributes in attrs. It returns the sum of a
 // counter, and the count and sum of a histogram.
 func (r recording) value(t *testing.T, name string, attrs ...attribute.KeyValue) (count, sum float64) {
 	t.Helper()

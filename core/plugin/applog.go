@@ -43,8 +43,8 @@ func (a *appLog) warn(message string, err error) {
 
 func (a *appLog) flush(ctx context.Context) { a.queue.Flush(ctx, logMoment) }
 
-// deliver logs the record r. If records were dropped before r, it logs their number as a separate
-// warning, because the logger may ignore r's level.
+// deliver logs the record r. If records were dropped before r, deliver logs their number in a
+// separate warning, because the logger may ignore records of r's level.
 func (a *appLog) deliver(r slog.Record, dropped uint64) {
 	if dropped > 0 {
 		a.log.Warn("the logger is too slow, and lines of the plugin were dropped", "dropped", dropped)

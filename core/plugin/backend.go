@@ -71,8 +71,8 @@ func (b *backend) live() (*process, error) {
 	return b.current, nil
 }
 
-// call runs do, which calls the plugin. If ctx has no deadline, timeout applies. If the deadline
-// passes, call asks for a heartbeat at once, to replace a frozen plugin before its leases expire.
+// call runs the function do. If ctx has no deadline, timeout applies. If the deadline passes, call
+// asks for a heartbeat at once, so that a frozen plugin is replaced before its leases expire.
 func (b *backend) call(ctx context.Context, timeout time.Duration, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -90,7 +90,7 @@ func (b *backend) call(ctx context.Context, timeout time.Duration, do func(conte
 	return err
 }
 
-// stream runs do without a deadline. If the plugin hangs, a failed heartbeat ends the call.
+// stream runs the function do without a deadline. If the plugin hangs, a missed heartbeat ends do.
 func (b *backend) stream(ctx context.Context, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
@@ -216,7 +216,7 @@ func (b *backend) Check(ctx context.Context) error {
 // Properties implements driver.Backend. It returns the properties that the plugin declared last.
 func (b *backend) Properties() driver.Properties { return *b.props.Load() }
 
-// setProperties stores p without capabilities that package core cannot use, but with CapWatcher.
+// setProperties stores p without capabilities that package core cannot use, and adds CapWatcher.
 func (b *backend) setProperties(p driver.Properties) {
 	p.Capabilities = slices.DeleteFunc(slices.Clone(p.Capabilities), func(capability driver.Capability) bool {
 		return slices.Contains([]driver.Capability{driver.CapStarter, driver.CapWithdraw}, capability)
@@ -227,8 +227,8 @@ func (b *backend) setProperties(p driver.Properties) {
 	b.props.Store(&p)
 }
 
-// Close implements driver.Backend. It makes the goroutine of supervise end the plugin, and waits
-// for that goroutine. If ctx ends first, Close kills the plugin, so that the goroutine ends soon.
+// Close implements driver.Backend. It makes the goroutine in backend.supervise end the plugin, and
+// waits for that goroutine. If ctx ends first, Close kills the plugin, which makes the wait short.
 func (b *backend) Close(ctx context.Context) error {
 	b.closeOnce.Do(func() {
 		b.closing = context.WithoutCancel(ctx)
@@ -248,8 +248,8 @@ func (b *backend) Close(ctx context.Context) error {
 	return b.closeErr
 }
 
-// watchers passes each notice to all watchers in the same order. No notice waits in a queue, so
-// package core learns of a plugin's death before a new plugin process gets a request.
+// watchers passes each notice to all watchers. All watchers get the notices in one order. No notice
+// waits in a queue, so package core learns of a plugin's death before a new plugin gets a request.
 type watchers struct {
 	mu   sync.Mutex
 	all  map[*func(driver.Notice)]struct{}
@@ -271,8 +271,8 @@ func (w *watchers) notify(n driver.Notice) {
 	}
 }
 
-// add makes emit get all later notices. If the plugin is down, add calls emit with the notice in
-// w.down. After the function remove has returned, emit is not called any more.
+// add registers the function emit for all later notices. If the plugin is down, add calls emit with
+// the notice in w.down. After the function remove has returned, emit is not called any more.
 func (w *watchers) add(emit func(driver.Notice)) (remove func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// blocker is a slog handler. It blocks until its channel open is closed, and then counts log lines.
+// blocker counts log lines as a slog handler. It first waits until the test closes the field open.
 type blocker struct {
 	open           chan struct{}
 	lines, dropped *atomic.Uint64
@@ -64,7 +64,7 @@ func TestBlockedLoggerBlocksNoPlugin(t *testing.T) {
 	next(t, notices, driver.NoticeDown)
 	next(t, notices, driver.NoticeUp)
 	open()
-	// Before its next line, the logger must get a record with the number of dropped lines.
+	// The logger must get a record with the number of dropped lines before it gets the next line.
 	for end := time.Now().Add(timeout); g.dropped.Load() == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d lines and no word of the dropped ones", g.lines.Load())
@@ -142,7 +142,7 @@ func deafRun(socket string) (r deafReport, err error) {
 }
 
 // TestHostWhoseStderrIsFull checks that a host keeps its leases when its plugin dies while every
-// log line blocks in write(2). In a service, that happens when the log collector hangs.
+// log line blocks in write(2). In a service, log lines block when the log collector hangs.
 func TestHostWhoseStderrIsFull(t *testing.T) {
 	s := newStore(t)
 	unread, full, err := os.Pipe()

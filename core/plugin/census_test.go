@@ -19,8 +19,8 @@ import (
 // timeout bounds each wait of a test, and is long enough for a busy machine.
 const timeout = 30 * time.Second
 
-// prompt fails the test if the call of do takes longer than limit. Time in which this process did
-// not run does not count.
+// prompt fails the test if the function do takes longer than limit. The time of do does not
+// include stalls, in which this process did not run.
 func prompt(t *testing.T, limit time.Duration, what string, do func()) {
 	t.Helper()
 	if took := proc.Ran(do); took > limit {

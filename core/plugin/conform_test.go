@@ -75,7 +75,7 @@ func TestConformNotifier(t *testing.T) {
 }
 
 // The whole conformance suite runs with real plugin and host processes, on a store that outlives
-// them. It omits the cases that stop the store, because this harness cannot stop it.
+// them. The suite omits the cases that stop the store, because this harness cannot stop a store.
 func TestConformProcess(t *testing.T) {
 	t.Parallel()
 	err := drivertest.Conform(t.Context(), func(t drivertest.T) *drivertest.Harness {

@@ -23,10 +23,10 @@ const (
 	maxDescription  = 1 << 20
 )
 
-// Describe runs the plugin binary at path with "describe --json". It checks the binary as [Open]
-// does, except for the checksum, and passes the same few environment variables to it. Before
-// Describe returns, it ends the plugin's process and all processes that the plugin started. The
-// output may have at most 1 MiB. The error is an [*OpenError] unless ctx ended.
+// Describe runs the plugin binary at path with "describe --json". Like [Open], Describe checks the
+// binary, except for the checksum, and passes few environment variables to it. The plugin has ended
+// when Describe returns. On Linux, Describe also kills what is left of the plugin's process group.
+// The output may have at most 1 MiB. The error is an [*OpenError] unless ctx ended.
 func Describe(ctx context.Context, path string) (Description, error) {
 	l := &launcher{name: strings.TrimPrefix(filepath.Base(path), wire.Prefix)}
 	path, err := absolute(l.name, path)

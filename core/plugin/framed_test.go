@@ -46,8 +46,8 @@ func TestStarterStaysInThePlugin(t *testing.T) {
 	}
 }
 
-// If its data connection breaks, a plugin counts as dead. Calls under way then have an unknown
-// outcome, and a new process replaces the plugin. Its leases stay valid.
+// A plugin counts as dead when its data connection breaks. Calls under way then have an unknown
+// outcome, a new process replaces the plugin, and the leases stay valid.
 func TestBrokenDataConnectionIsReplaced(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})

@@ -15,10 +15,10 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// longTTL exceeds every wait of a test. So if a lock becomes free, it was released, not expired.
+// longTTL exceeds each wait of a test. So a lock that becomes free was released and did not expire.
 const longTTL = 4 * timeout
 
-// deadHost starts a host, which acquires locks and waits for another lock. Then it kills the host.
+// deadHost starts a host that acquires locks and waits for one more lock, and then kills the host.
 func deadHost(t *testing.T, s *store, policy plugin.Policy, locks int) (killed time.Time, host, pluginPid int) {
 	t.Helper()
 	h, err := plugintest.StartHost(t.Context(), plugintest.HostSpec{
@@ -129,7 +129,7 @@ func TestLifelineAloneIsNoDeath(t *testing.T) {
 	if err := plugin.CloseLifeline(b); err != nil {
 		t.Fatal(err)
 	}
-	// After the pipe's end, a plugin without a pidfd polls often for 2 s. Wait until it stops polling.
+	// Without a pidfd, the plugin polls often for 2 s after the pipe's end. Wait for longer than that.
 	<-time.After(2500 * time.Millisecond)
 	if now, _ := plugin.ProcessOf(b); now != before || !s.holder(t, "jobs").Held() {
 		t.Errorf("process %d became %d, the lock is %+v", before, now, s.holder(t, "jobs"))

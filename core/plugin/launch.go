@@ -180,7 +180,7 @@ func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.Cl
 type refusal struct{ error }
 
 // diagnose returns an error that explains why a start failed with err. The start timeout ends the
-// context starting, but not the context caller. If this host killed the process, byItself is false.
+// context in starting, not the one in caller. If this host killed the process, byItself is false.
 func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
 	var refused refusal
 	if errors.As(err, &refused) {

@@ -19,8 +19,8 @@ import (
 const (
 	maxLogLine = 64 << 10
 	tailLines  = 12
-	// maxTail bounds the bytes kept of a plugin's standard error. After the plugin's death, the errors
-	// of calls quote them until a new process runs. maxTailLine is the limit for one line, in bytes.
+	// maxTail bounds the bytes kept of a plugin's standard error. After the plugin's death, errors of
+	// calls quote these bytes until a new process runs. maxTailLine bounds the bytes of one line.
 	maxTail     = wire.MaxText
 	maxTailLine = maxTail / 4
 )
@@ -158,7 +158,7 @@ func (l *lineLog) redact(v any) any {
 	return v
 }
 
-// maxHandshake is the most bytes that the host keeps of a plugin's first line on standard output.
+// maxHandshake bounds the bytes that the host keeps of a plugin's first line on standard output.
 const maxHandshake = 4 << 10
 
 // firstLine is the plugin's standard output. Read returns the first line and
@@ -200,7 +200,7 @@ func (f *firstLine) passed() bool {
 	return f.done
 }
 
-// ended turns nil (which io.Copy returns at the end) and a passed deadline into io.EOF.
+// ended returns io.EOF if err is nil, as after io.Copy, or if err is os.ErrDeadlineExceeded.
 func ended(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return io.EOF

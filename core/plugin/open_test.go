@@ -45,8 +45,8 @@ func refused(t *testing.T, name string, opts plugin.Options, want error, texts .
 	return err
 }
 
-// opened checks that the plugin opens, and then closes it. An open plugin starts goroutines later,
-// which the next call of refused would report as left behind.
+// opened checks that the plugin opens, and then closes it. A plugin that stayed open would start
+// goroutines later, and the next call of refused would report these goroutines as left behind.
 func opened(t *testing.T, name string, opts plugin.Options) {
 	t.Helper()
 	t.Run("opened", func(t *testing.T) { plugintest.Open(t, name, &opts) })

@@ -22,8 +22,8 @@ type Options struct {
 	Config driver.Config
 	// Path is the path of the binary, which may have any name. If Path is "", Open looks for
 	// lockplugin-NAME in Dirs, beside the running executable, and in PATH, in this order. Open refuses
-	// a binary that any user of the machine could replace, and a plugin that reports another backend
-	// name.
+	// a binary that any user of the machine could replace, and a plugin that reports a backend name
+	// other than NAME.
 	Path string
 	Dirs []string
 	// Checksums is the path of a file in the format of sha256sum. If Checksums is set, the file
@@ -44,8 +44,8 @@ type Options struct {
 	// default, the plugin releases these leases at once.
 	OnHostDeath Policy
 	// Protocol is the version of the protocol between host and plugin. Version 1 makes one gRPC call
-	// per operation. Version 2 sends batches of operations over a separate socket. The default 0 means
-	// the highest version that the plugin supports.
+	// per operation. Version 2 sends operations over a separate socket, many in one write. The default
+	// 0 means the highest version that the plugin supports.
 	Protocol int
 	// Env lists variables ("KEY=value") that the plugin gets in addition to
 	// the few that it inherits: paths, time zone, language, TLS roots, Go

@@ -95,7 +95,7 @@ func (p *process) watchExit() {
 	}
 }
 
-// ended returns how the process ended. Unless a signal ended it, the error quotes the last output.
+// ended says how the process ended. Unless a signal ended it, the error quotes its last output.
 func (p *process) ended() error {
 	err := fmt.Errorf("process %d ended: %s", p.run.pid(), p.run.outcome())
 	if !p.run.crashed() {
@@ -192,7 +192,7 @@ func (p *process) receive(s wire.Session) {
 	}
 }
 
-// connectionError returns how the process ended or, if it still runs after exitMoment, wraps err.
+// connectionError says how p ended. If p still runs after exitMoment, the error wraps err.
 func (p *process) connectionError(which string, err error) error {
 	waitFor(p.run.exited, exitMoment)
 	if p.run.hasExited() {

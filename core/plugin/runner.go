@@ -44,7 +44,7 @@ type osProcess struct {
 	reaped  bool // the process was waited for, so its number may now belong to another process
 	cmd     *exec.Cmd
 	id      int         // 0 before the start
-	behind  *os.Process // the serving process, if the started one is a wrapper
+	behind  *os.Process // the process that serves, if the host started a wrapper
 	stdout  *firstLine
 	exited  chan struct{} // closed when the process was reaped
 	drained chan struct{} // closed when standard error was read to the end
@@ -121,7 +121,7 @@ func (p *osProcess) reap(stderr *os.File) {
 }
 
 // finish runs cmd as the leader of a process group until cmd exits or ctx ends, and then kills the
-// rest of that group. The error says why cmd did not start. The method status says how cmd ended.
+// rest of that group (on Linux). The error says why cmd did not start. p.status says how cmd ended.
 func (p *osProcess) finish(ctx context.Context, cmd *exec.Cmd) error {
 	p.mu.Lock()
 	p.cmd = cmd
@@ -278,8 +278,8 @@ func (p *osProcess) servedBy(conn net.Conn) {
 	if err != nil {
 		return
 	}
-	// If behind has no pidfd, another process could get its id before the kill. And this host must not
-	// kill a process that was not started for it.
+	// If the process has no pidfd, another process could get its id before the host kills it. And the
+	// host must not kill a process that was not started for the host.
 	if behind.WithHandle(func(uintptr) {}) != nil || !p.startedForUs(pid) {
 		_ = behind.Release() // it does not fail
 		return

@@ -272,7 +272,7 @@ func TestPluginGainsNoPrivileges(t *testing.T) {
 }
 
 // TestPrivilegedBinaryIsRefused checks that Open does not start a binary with set-user-ID,
-// set-group-ID or file capabilities. Such a plugin would start with these privileges.
+// set-group-ID or file capabilities. Such a plugin would have more privileges than its host.
 func TestPrivilegedBinaryIsRefused(t *testing.T) {
 	path := copied(t, 0o755, 0o755)
 	for _, mode := range []fs.FileMode{fs.ModeSetuid, fs.ModeSetgid} {

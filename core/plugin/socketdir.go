@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// maxTempDir is the longest accepted path of the parent directory, in bytes. The names of the
-	// socket directory and the socket add about 45 bytes. Every system accepts a socket path of 104
-	// bytes.
+	// maxTempDir is the longest accepted path, in bytes, of the directory that contains a socket
+	// directory. The names of the socket directory and the socket add about 45 bytes. Every system
+	// accepts a socket path of 104 bytes.
 	maxTempDir = 36
 	// An unlocked directory younger than sweepAfter stays, because its host may be about to lock it.
 	sweepAfter = time.Minute
 )
 
-// socketDir is a directory that only the process's user can enter. The host that created it holds a
-// flock on it until the host ends. Later hosts remove a directory without a flock.
+// socketDir is a directory that only the user of this process can enter. The host that created it
+// holds a flock on it until the host ends. Later hosts remove a directory without a flock.
 type socketDir struct {
 	path  string
 	claim *os.File // the open directory; its lock ends with remove, or when this host dies

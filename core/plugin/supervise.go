@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// The first restart comes without a pause, because the leases need renewals (rule L8).
+// The first restart of a plugin comes without a pause, because its leases need renewals (rule L8).
 const (
 	backoffFirst = 50 * time.Millisecond
 	maxBackoff   = 2 * time.Second
@@ -22,7 +22,7 @@ const (
 )
 
 // supervise keeps a plugin process running until the backend is closed.
-// After Open, only this goroutine starts and ends processes.
+// After Open, only supervise and the functions that it calls start processes.
 func (b *backend) supervise(p *process) {
 	defer close(b.done)
 	failures := 0
@@ -69,7 +69,7 @@ func (b *backend) restart(cause error, failures *int) *process {
 	}
 }
 
-// backoff returns the pause before restart n. It is random, so that hosts do not restart together.
+// backoff returns a random pause before restart n, so that hosts do not restart plugins together.
 func backoff(n int) time.Duration {
 	if n <= 1 {
 		return 0

@@ -326,7 +326,7 @@ func TestManyRoundsLeaveNothing(t *testing.T) {
 	before.check(t)
 }
 
-// The plugin must ignore SIGPIPE and signals to end, and must have a separate process group.
+// The plugin must ignore SIGPIPE, SIGTERM, SIGINT and SIGHUP, and have a separate process group.
 func TestPluginIgnoresSignalsWhileTheHostLives(t *testing.T) {
 	s := newStore(t)
 	b := plugintest.Open(t, "far", &plugin.Options{Path: link(t, "far"), Config: s.config()})

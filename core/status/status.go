@@ -9,8 +9,8 @@
 // /ready answers 200 if every client given to [Handler.Add] is ready, and otherwise 503 with the
 // reason as text. A client is ready if its store answers [core.Client.Check], or if
 // [Handler.Follow] sees a leader through this client. So a rollout with a wrong store address stops
-// at its first host, but a host that sees a leader stays ready while a busy store fails Check. Use
-// /ready for readiness probes only. As a liveness probe, it would kill all hosts in an outage.
+// at its first host. A host that sees a leader stays ready even if a busy store fails Check. Use
+// /ready for readiness probes only. As a liveness probe, /ready would kill all hosts in an outage.
 //
 // /leader answers with a [Leader] as JSON. The status is 200 if this host sees a leader, 503 if it
 // sees none, and 404 if it does not follow the election. The query ?election=NAME names the
@@ -48,7 +48,7 @@ type Leader struct {
 	// saw that there is no leader. Since is null until the store has answered once.
 	Since *time.Time `json:"since"`
 	// StaleSince is set while this host cannot read the election from the store. It is the time when
-	// this began, and Error says why. The other fields then describe the last known leader.
+	// that problem began, and Error says why. The other fields then describe the last known leader.
 	StaleSince *time.Time `json:"stale_since,omitempty"`
 	Error      string     `json:"error,omitempty"`
 }
@@ -98,7 +98,7 @@ func (h *Handler) Follow(ctx context.Context, c *core.Client, e *core.Elector) {
 
 var errNotFollowed = errors.New("the election is no longer followed")
 
-// after returns the state that replaces l at the time now, when the host observes the given change.
+// The method after returns the state that replaces l when the host observes change at the time now.
 func (l Leader) after(change core.Change, now time.Time) Leader {
 	if change.Kind == core.Stale {
 		l.StaleSince, l.Error = &change.Since, change.Err.Error()

@@ -100,7 +100,7 @@ func (j *Job) inTheWay(ctx context.Context, atMost time.Duration, err error) err
 	return err
 }
 
-// pointless reports whether err means that every further try would fail.
+// The pointless function reports whether err means that every further try would fail.
 func pointless(err error) bool {
 	return errors.Is(err, core.ErrInvalid) || errors.Is(err, core.ErrUnsupported) || errors.Is(err, core.ErrClosed)
 }

@@ -12,8 +12,8 @@ import (
 // Kind says what an [Event] is about.
 type Kind int
 
-// The kinds of events. Run reports each tick by one event, but not a tick that other hosts may
-// still run when Run ends.
+// The kinds of events. Run reports each tick in one event, except a tick that other hosts may still
+// run when Run ends.
 const (
 	Ran       Kind = iota + 1 // the function ran here; Err is the function's error, joined with the cause if the lease was lost
 	Elsewhere                 // another host has taken the tick; Err is the *core.HeldError, if any
@@ -115,7 +115,7 @@ type run struct {
 	cancel  context.CancelCauseFunc
 	working sync.WaitGroup
 	more    chan struct{} // buffer of 1; gets a value when the late slice has grown
-	latest  time.Time     // the latest time that wait has read
+	latest  time.Time     // the latest time that the wait method has read
 
 	mu   sync.Mutex
 	late []lateTick // ticks to settle, oldest first
@@ -151,8 +151,8 @@ func (r *run) wait(ctx context.Context, at *time.Time) bool {
 	return false
 }
 
-// skip returns the first tick at or after t=at that is at most half of Keep old. The store
-// may have forgotten whether an older tick was taken, so skip reports older ticks as Unknown.
+// The skip method returns the first tick at or after t=at that is at most half of Keep old. The
+// store may have forgotten whether an older tick was taken, so skip reports older ticks as Unknown.
 func (r *run) skip(at time.Time) time.Time {
 	ev := Event{Kind: Unknown, Job: r.name, At: at, Err: errForgotten}
 	for _, keep := r.spans(at); r.age(at) > keep/2; _, keep = r.spans(at) {

@@ -26,13 +26,13 @@
 //   - every host was stopped, or could not reach the store;
 //   - without Overlap, the previous run had not ended, or a paused host held the job's lock until
 //     its TTL was over (so set Late longer than that TTL);
-//   - or the host that got the tick's lock was killed, or paused for too long, in the about 100 us
-//     between that grant and the first instruction of the function.
+//   - or the host that got the tick's lock was killed, or paused for too long, between that grant
+//     and the first instruction of the function (about 100 us).
 //
 // # What is reported
 //
 // If no host has run a tick, exactly one host reports it as [Missed], and after that no host runs
-// it. This can be a host that was stopped or cut off when the tick was due. But if the tick is more
+// it. That host may have been stopped or cut off when the tick was due. But if the tick is more
 // than half of Keep old, such a host reports it as [Unknown]. If a host takes a tick and is killed,
 // no host reports that tick as missed, whether or not the function had begun.
 //
@@ -73,7 +73,7 @@ import (
 )
 
 const (
-	// minKeep is the smallest default of Keep. It allows wall clocks to differ by 29 s.
+	// minKeep is the least default of Keep if TTLMax allows it. Wall clocks may then differ by 29 s.
 	minKeep = time.Minute
 	// maxLate is the largest default of Late.
 	maxLate = time.Hour
@@ -295,9 +295,9 @@ func (j *Job) wrap(err error) error {
 	return fmt.Errorf("tick of %q: %w", j.name, err)
 }
 
-// due returns the tick to run now. That is the next tick if it is due very soon, or else the last
-// tick if that tick is at most Late old. If there is no such tick, due returns the zero time. It
-// also returns the tick's Late.
+// The due method returns the tick to run now. That is the next tick if it is due very soon, or else
+// the last tick if that tick is at most Late old. If there is no such tick, due returns the zero
+// time. It also returns the tick's Late.
 func (j *Job) due() (at time.Time, late time.Duration) {
 	now := j.now()
 	if next := j.next(now); !next.IsZero() {

@@ -118,7 +118,7 @@ func (w *world) host(s Schedule, opts Options) *host {
 	return h
 }
 
-// work returns a function that records its run and sleeps for the duration takes.
+// work returns a function that records its run and sleeps for the given time.
 func (w *world) work(h *host, takes time.Duration) func(context.Context, Tick) error {
 	return func(ctx context.Context, t Tick) error {
 		w.mu.Lock()
@@ -165,7 +165,7 @@ func (w *world) run(d, takes time.Duration, meanwhile func()) {
 	}
 }
 
-// told returns the ticks that hosts have reported with this kind, by their time since origin.
+// The told method returns the ticks that hosts reported with this kind, as times since origin.
 func (w *world) told(kind Kind) (all []time.Duration) {
 	return slices.Sorted(slices.Values(w.events[kind]))
 }

@@ -1,12 +1,12 @@
 // Package nats is a backend that keeps locks in a bucket of NATS JetStream KV, with package cas.
-// Package cas uses compare-and-set, a clock, keys that expire, and messages about changes. It needs
-// no scripts or transactions.
+// Package cas uses these features of a store: compare-and-set, a clock, keys that expire, and
+// messages about changes. It needs no scripts or transactions.
 //
 // Times come from the clock of the server that leads the bucket's stream. A stream with one replica
 // loses the writes of the last two minutes if the server's machine crashes, unless the server has
 // sync_interval: always. A stream with three replicas loses these writes if two machines crash.
 //
-// With nats-server and lockplugin-nats built into bin, this command tests the backend:
+// If bin contains nats-server and lockplugin-nats, this command tests the backend:
 //
 //	bin/lockbench faults --backends nats --plugin-dir bin --claims examples/backend-nats/claims.json \
 //		--server "$PWD/bin/nats-server --addr 127.0.0.1 --port {port} --jetstream --store_dir {dir}"
@@ -57,7 +57,7 @@ var properties = cas.Properties(driver.Properties{
 const (
 	// retryFor is the pause between two attempts to connect to a server.
 	retryFor = 100 * time.Millisecond
-	// markerFor is the time for which the marker that replaces a deleted key stays.
+	// markerFor is the lifetime of the marker that replaces a deleted key.
 	markerFor = time.Second
 	// clockOff is the largest error allowed for the clock of a host that creates a bucket.
 	clockOff = 10 * time.Second
@@ -131,8 +131,8 @@ type store struct {
 	watches map[*func()]bool
 }
 
-// connect tries to connect until it succeeds. The client library could repeat the attempts too, but
-// would not keep the reason for a failure.
+// connect repeats attempts to connect until one succeeds. It does not let the client library repeat
+// them, because the library would not keep the reason for a failure.
 func (s *store) connect(ctx context.Context, addresses string, options []nats.Option) {
 	defer close(s.connecting)
 	for first := true; ; first = false {

@@ -50,7 +50,7 @@ func serveStock(ctx context.Context, address string, coupons int64, checked bool
 	return serve(ctx, address, mux)
 }
 
-// guarded returns h behind the stock's guard (if not nil), which refuses missing and stale tokens.
+// guarded returns h behind the stock's guard, if any. The guard refuses missing and stale tokens.
 func (s *stock) guarded(h http.HandlerFunc) http.Handler {
 	if s.guard == nil {
 		return h

@@ -150,8 +150,8 @@ func (a *application) lines(t *testing.T) (all []line) {
 	return all
 }
 
-// await skips as many lines of the journal as the parameter from says. It waits for a line whose
-// event is the parameter what, and returns the line.
+// await skips the given number of lines of the journal, and waits for a line with the event what.
+// It returns this line.
 func (a *application) await(t *testing.T, from int, what string) line {
 	t.Helper()
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

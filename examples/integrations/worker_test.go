@@ -37,7 +37,7 @@ type worker struct {
 	journal *os.File
 }
 
-// loops has a function for each integration, which a worker runs until ctx ends.
+// loops has a function for each integration. A worker runs this function until ctx ends.
 var loops = map[string]func(ctx context.Context, w *worker) error{
 	"gocron-locker":  withLocker,
 	"gocron-elector": withElector,

@@ -40,7 +40,7 @@ func main() {
 	})
 }
 
-// work ends before the job is done if the lock is lost or the program must end.
+// work returns before the job is done if the lock is lost or the program must end.
 func (s *scheduler) work(ctx context.Context, t tick.Tick) error {
 	s.say(t.At, "start token %d", t.Lease.Token())
 	select {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The bounds of promises are sums of these times. An option of core counts with its default value.
+// The bounds of promises are sums of these times. They assume the default values of core's options.
 const (
 	// Slack is added to the bounds, because a process on a busy machine may run late.
 	Slack = 500 * time.Millisecond
@@ -19,8 +19,8 @@ const (
 	// AcquireGrace is the longest time that a call of Acquire or TryAcquire goes on
 	// after its ctx has ended.
 	AcquireGrace = underWay + CleanupBudget + Slack
-	// ReleaseGrace is the longest time that Release goes on after its ctx has ended.
-	// It includes the wait for a renewal in progress, which Release lets end first.
+	// ReleaseGrace is the longest time that Release goes on after its ctx has ended. It includes the
+	// time for which Release waits for a renewal in progress.
 	ReleaseGrace = CleanupBudget/2 + CleanupBudget + Slack
 	// CloseGrace is the longest time that Client.Close goes on after its ctx has ended. It includes
 	// releases, a wait for stuck goroutines, and the plugin's end. docs/operations.md names this time.
@@ -30,12 +30,12 @@ const (
 	// waits for a new connection, and the time to release the leases and to close the backend.
 	ProcessGone = 5*time.Second + 2*time.Second + 2*Slack
 
-	// An unwoken first waiter of a queue asks the store again after askAgain (core: maxAsk).
+	// If a queue's first waiter is not woken, it asks the store again after askAgain (core: maxAsk).
 	askAgain = time.Second
 	// retry is the longest pause before core sends a failed request again (core: retryTo, maxRetry).
 	retry = 500 * time.Millisecond
-	// swallowed is the longest wait of a client whose request and next connection both get no reply.
-	// It is the sum of core's limit for a call, CleanupBudget and dial_timeout.
+	// swallowed is the longest wait of a client that gets no reply on two connections in a row. It is
+	// the sum of core's limit for a call, CleanupBudget and dial_timeout.
 	swallowed = 3*time.Second + CleanupBudget + 3*time.Second
 )
 
@@ -58,7 +58,7 @@ type Terms struct {
 
 // PluginBack returns the longest time that the host waits before it starts a failed plugin again.
 // The parameter failures is the number of failures in a row, with runs of less than 20 s between
-// two failures. The plugin's start takes additional time.
+// two failures. The result does not include the time that the plugin needs to start.
 func PluginBack(failures int) time.Duration {
 	switch {
 	case failures <= 1:
@@ -70,7 +70,7 @@ func PluginBack(failures int) time.Duration {
 	return pause * 3 / 2
 }
 
-// Setting has the values on which the bound of a claim depends.
+// Setting has the values on which the bound of a [Rule] depends.
 type Setting struct {
 	Terms
 	// FirstSpan is the plugin's Properties.FirstSpan. A grant that the store makes to a waiter in its
@@ -85,8 +85,7 @@ type Setting struct {
 	// Absent is the number of waiters that may be first in the queue but cannot take the lock, because
 	// they are frozen, dead or cut off.
 	Absent int
-	// Swallowed is true if requests got no reply at all during the
-	// interruption, not even an error.
+	// Swallowed is true if requests got no reply at all during the interruption, not even an error.
 	Swallowed bool
 	// Failures is the number of times in a row that the plugin has died.
 	Failures int
@@ -99,7 +98,7 @@ func (s Setting) turns() time.Duration {
 func (s Setting) lateExpiry() time.Duration { return Slack + s.ExpiresLate }
 
 // served is the longest time until every host that wants a lock has been granted it. The time
-// counts from the end of the last interruption or, if the holder died, from its death.
+// counts from the end of the last interruption or, if the holder died, from that death.
 func (s Setting) served() time.Duration {
 	d := s.TTL + s.lateExpiry() + retry + Slack + s.turns() + PluginBack(s.Failures) + s.Reconnects
 	if s.Swallowed {

@@ -10,13 +10,13 @@ type Rule string
 
 // These rules say what never happens.
 const (
-	// Overlap says that no two holds of one lock overlap. A hold begins when its acquire returns. It
-	// ends when its release is sent or, without a release, when its lease was last found valid.
+	// Overlap says that no two holds of one lock overlap. A hold begins when the call that acquired
+	// the lock returns. It ends when its release is sent or, without a release, when its lease was
+	// last found valid.
 	Overlap Rule = "overlap"
-	// Token says that a grant has a higher token than every earlier grant of the same lock, even if
-	// the earlier grant has ended. A grant is earlier if its call returned before the later call
-	// began, or if its hold was over when the later call returned. The rule is not applied to
-	// libraries without tokens.
+	// Token says that a grant has a higher token than every earlier grant of the lock, even an ended
+	// one. A grant is earlier if its call returned before the later grant's call began, or if its hold
+	// was over when that call returned. The rule does not apply to libraries without tokens.
 	Token Rule = "token"
 	// Linear says that the acquires, renewals, releases and expiries of one lock can be put in
 	// one order. In this order each operation takes effect between its call and its return,
@@ -33,15 +33,15 @@ const (
 	// Signal says that a holder that loses its lease learns of the loss before the
 	// next grant returns. The rule applies only to holders whose process could run.
 	Signal Rule = "lost signal"
-	// Orphaned says that a lock becomes free within the bound after its
-	// holder has released it, closed its client or died.
+	// Orphaned says that a lock becomes free within the rule's bound after its holder has released the
+	// lock, closed its client or died.
 	Orphaned Rule = "orphaned"
-	// Deadline says that no call goes on for longer than the bound after its ctx ends.
+	// Deadline says that no call outlasts its ctx by more than a bound, such as [AcquireGrace].
 	Deadline Rule = "deadline"
-	// Leaked says that no process, file or key of a host stays beyond the bound after the host's end.
+	// Leaked says that no process, file or key of a host outlasts the host by more than a bound.
 	Leaked Rule = "leaked"
-	// GaveUp says that a client does not give up early once the store has served it. The client waits
-	// for a lock until its ctx ends. It tries to release a lock until its ctx or the lease ends.
+	// GaveUp says that a client to which the store has granted any lock does not give up early. It
+	// waits for a lock until its ctx ends. It tries to release a lock until its ctx or the lease ends.
 	GaveUp Rule = "gave up"
 	// Callback says that a client does not release a lock while a function still runs under that lock.
 	Callback Rule = "callback"
@@ -51,14 +51,14 @@ const (
 
 // These rules say what must happen.
 const (
-	// Survives says that no lease is lost because of an interruption shorter than the bound.
+	// Survives says that no lease is lost because of an interruption shorter than the rule's bound.
 	Survives Rule = "survives"
-	// Standby says that a new leader leads within the bound after the old leader is gone.
+	// Standby says that a new leader leads within the rule's bound after the old leader is gone.
 	Standby Rule = "standby"
-	// Woken says that a waiter gets a free lock within the bound if no interruption happens.
+	// Woken says that a waiter gets a free lock within the rule's bound if no interruption happens.
 	Woken Rule = "woken"
-	// Granted says that every lock that a host wants is granted within the
-	// bound after the last interruption.
+	// Granted says that every lock that a host wants is granted within the rule's bound. The bound
+	// counts from the end of the last interruption.
 	Granted Rule = "granted"
 )
 
@@ -135,7 +135,7 @@ type Exception struct {
 }
 
 // Exempt returns the exception that excuses the backend from the rule under the conditions in made.
-// If several do, it returns the exception with the most conditions. If none does, ok is false.
+// If several exceptions do so, it returns that with the most conditions. If none does, ok is false.
 //
 // Even if Overlap is exempt, a resource that checks tokens is safe, unless Token is exempt, too.
 func (t Terms) Exempt(rule Rule, made []Condition) (e Exception, ok bool) {

@@ -3,8 +3,8 @@
 //
 // A value of [Terms] has the exceptions and the times of one backend. The terms of each backend are
 // in a file that has the backend's name. Package check uses rules and terms to decide whether a run
-// has broken a promise. A rule is promised in every case that is no exception. docs/safety.md and
-// docs/backends.md explain promises and exceptions to users. They name the events that break a
+// has broken a promise. Each backend promises each rule, except in its exceptions. docs/safety.md
+// and docs/backends.md explain promises and exceptions to users. They name the events that break a
 // promise, and the sources of the times. This package imports only the standard library.
 //
 // # Where is what

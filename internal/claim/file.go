@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// sets lists groups of rules. In a claim file, a group's name may stand in place of its rules.
+// The variable sets has groups of rules. A claim file may name a group in place of its rules.
 var sets = []struct {
 	name  Rule
 	rules []Rule

@@ -7,8 +7,8 @@ var mysql = inRows(
 	Exception{Rules: Late(Leaked), All: []Condition{OldData}},
 )
 
-// inRows returns the exceptions of databases that keep each lock in a row. The text flushed says
-// with which settings a grant is on disk before the reply.
+// inRows returns the exceptions of databases that keep each lock in a row. Parameter flushed is a
+// text that says with which settings a grant is on disk before the reply.
 func inRows(flushed string, more ...Exception) Terms {
 	return Terms{Exceptions: append([]Exception{
 		{

@@ -94,7 +94,7 @@ func exceptionRows(of []backend) (rows string) {
 	return rows
 }
 
-// gone joins the names of the rules in the slice some. A group's name replaces a complete group.
+// gone joins the names of rules. For a complete group of rules, it uses the group's name instead.
 func gone(some []Rule) string {
 	var out []string
 	for _, set := range sets {

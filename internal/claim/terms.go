@@ -8,8 +8,8 @@ type backend struct {
 // backends lists the backends whose terms are known, in the order of the documents.
 var backends = []backend{{"redis", redis}, {"redlock", redlock}, {"mysql", mysql}, {"postgres", postgres}, {"etcd", etcd}, {"memory", memory}}
 
-// TermsOf returns the terms that the parameter given points to. If given is nil, it returns the
-// known terms of the backend, or the zero value for an unknown backend.
+// TermsOf returns *given. If given is nil, it returns the known terms of the backend, or the zero
+// value for an unknown backend.
 func TermsOf(backend string, given *Terms) Terms {
 	if given != nil {
 		return *given

@@ -38,7 +38,7 @@ func NewAuthority(t testing.TB) *Authority {
 }
 
 // Issue writes a certificate to dir/name.pem and its key to dir/name.key, and returns both paths.
-// The certificate is for name.test, localhost and 127.0.0.1, and is valid until the time in until.
+// The certificate is for name.test, localhost and 127.0.0.1. Its validity ends at the given time.
 func (a *Authority) Issue(t testing.TB, dir, name string, until time.Time) (cert, key string) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

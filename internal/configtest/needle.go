@@ -22,7 +22,7 @@ var Haystacks = []string{
 	"h:1\n" + Needle, "[" + Needle + "]:1", "1s password=" + Needle,
 }
 
-// Pasted are PEM keys with Needle, some damaged, which a user pasted in place of a file's name.
+// Pasted has PEM keys with Needle, some damaged, as users may paste them in place of a file's name.
 var Pasted = []string{
 	"-----BEGIN PRIVATE KEY-----\n" + Needle + "\n-----END PRIVATE KEY-----\n", "-----BEGIN EC PRIVATE KEY-----\r\n" + Needle + "\r\n-----END EC PRIVATE KEY-----",
 	`-----BEGIN PRIVATE KEY-----\n` + Needle + `\n-----END PRIVATE KEY-----`, "-----BEGIN PRIVATE KEY----- " + Needle + " -----END PRIVATE KEY-----",
@@ -60,7 +60,7 @@ func FuzzNeedle(f *testing.F, spec driver.Spec, check func(driver.Config) error)
 	})
 }
 
-// Mutate inserts the character sign into text at the index at, but never inside Needle.
+// Mutate inserts the character sign into text at the given index, but never inside Needle.
 func Mutate(text string, at uint, sign byte) string {
 	i := int(at % uint(len(text)+1))
 	start := strings.Index(text, Needle)

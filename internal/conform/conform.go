@@ -1,5 +1,5 @@
-// Package conform tests a plugin binary against the rules of the contract. It
-// runs the conformance suite on throwaway servers or on servers of the caller.
+// Package conform tests a plugin binary against the rules of core/driver. It runs the conformance
+// suite of core/drivertest on throwaway servers or on servers of the caller.
 package conform
 
 import (

@@ -35,7 +35,7 @@ func newAlarm() (*alarm, error) {
 	return a, nil
 }
 
-// The in method makes the alarm ring after the time d. A ring from an earlier call may come first.
+// The in method makes the alarm ring after the time d. The channel may still have an earlier ring.
 func (a *alarm) in(d time.Duration) <-chan struct{} {
 	once := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(d, 1)))}
 	_ = unix.TimerfdSettime(a.fd, 0, &once, nil) // cannot fail: timer and time are valid

@@ -11,14 +11,14 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// Background has the work that faults do in the background, such as repeated restarts. The owner of
-// some work can be any comparable value. Any goroutine may call the methods.
+// Background has the work that faults do in the background, such as repeated restarts. Each piece
+// of work has an owner, which can be any comparable value. Any goroutine may call the methods.
 type Background struct {
 	mu   sync.Mutex
 	ends map[any][]func() error
 }
 
-// Begin notes that an owner, the value by, has begun some work. The function end ends this work.
+// Begin notes that an owner, the value by, has begun some work. End(by) calls the function end.
 func (b *Background) Begin(by any, end func() error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,7 +60,7 @@ func (b *Background) WhileRunning(by any, turn func(ctx context.Context) bool, l
 	})
 }
 
-// Later calls the function do once, after the time d, or during End(by) if that is called earlier.
+// Later calls the function do once: after the time d, or in End(by) if End is called before that.
 func (b *Background) Later(by any, d time.Duration, do func() error) {
 	once := sync.OnceValue(do)
 	b.WhileRunning(by, func(ctx context.Context) bool {

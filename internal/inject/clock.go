@@ -16,8 +16,8 @@ import (
 //go:embed shim/clock.c
 var shim []byte
 
-// ClockLibrary compiles a library into dir, with the C compiler cc, and returns its path.
-// A process that preloads the library gets the time of its [Clock] from the C library.
+// ClockLibrary compiles a library into dir, with the C compiler cc, and returns its path. In a
+// process that preloads the library, the C library's functions return the time of its [Clock].
 //
 // Note: libfaketime cannot replace this library, because it makes one of Debian's servers die at
 // its start. No such library affects a Go program, because Go gets its time without the C library.

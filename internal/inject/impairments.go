@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// BlackHole drops all data in both directions and hides when a side closes its
-// connection. Connections stay open and new connections are accepted, so neither side
-// notices. The same happens if a network cuts off the server or the client's machine.
+// BlackHole drops all data in both directions and hides from each side that the other side closes
+// its connection. Connections stay open and new connections are accepted, so neither side notices.
+// The same happens if a network cuts off the server or the client's machine.
 func (p *Proxy) BlackHole() error {
 	return p.harm(impairment{swallows: true, hidesEnds: true}, Requests, Replies)
 }
@@ -15,8 +15,8 @@ func (p *Proxy) BlackHole() error {
 // LoseReplies lets requests through and drops the replies.
 func (p *Proxy) LoseReplies() error { return p.harm(impairment{swallows: true}, Replies) }
 
-// LoseRequests drops the requests and hides from the server when clients
-// close their connections. Replies to earlier requests still pass.
+// LoseRequests drops the requests and hides from the server that clients close their connections.
+// Replies to earlier requests still pass.
 func (p *Proxy) LoseRequests() error {
 	return p.harm(impairment{swallows: true, hidesEnds: true}, Requests)
 }
@@ -90,8 +90,8 @@ func (p *Proxy) Silence() error {
 	return nil
 }
 
-// forget ends all connections in the direction ended. In the direction hidden, it hides from the
-// receiver that the sender has closed a connection.
+// forget ends all connections in one direction, which is the parameter ended. In the direction in
+// hidden, it hides from the receiver that the sender has closed a connection.
 func (p *Proxy) forget(hidden, ended Direction) error {
 	err := p.harm(impairment{hidesEnds: true}, hidden)
 	p.mu.Lock()
@@ -110,8 +110,8 @@ func (p *Proxy) count() int {
 // Leading is a method that gives a proxy other servers: [Proxy.Lead] or [Proxy.Retarget].
 type Leading func(p *Proxy, to ...string) error
 
-// Lead passes new connections to the addresses in the slice to, in turn, like a load
-// balancer or a host name with new addresses. Open connections keep their servers.
+// Lead passes new connections to the servers at the given addresses, in turn, like a load balancer
+// or a host name with new addresses. Open connections keep their servers.
 func (p *Proxy) Lead(to ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

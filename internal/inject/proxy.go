@@ -28,7 +28,7 @@ type Proxy struct {
 	apart   sync.Mutex // held while Apart calls its function
 	mu      sync.Mutex
 	harms   []*impairment // harms and observers
-	changed chan struct{} // closed and replaced when harms, ended or far changes
+	changed chan struct{} // closed and replaced when the field harms, ended or far changes
 	// leads are the addresses of the servers that get new connections in turn. next is the number of
 	// connections that these servers have got so far.
 	leads    []string

@@ -3,8 +3,8 @@
 // A port that is free when it is chosen may be in use when the server binds it. Another process may
 // have chosen it, or the kernel may use it for an outgoing connection. So this package chooses
 // ports that the kernel does not give to outgoing connections. Until the caller gives the port
-// back, the package also binds the UDP port of that number. No other user of this package can then
-// take the port. A UDP port hinders no server, and the kernel frees it when this process ends.
+// back, the package binds the UDP port of the same number. Meanwhile no other user of this package
+// can take the port. A UDP port hinders no server, and the kernel frees it when this process ends.
 package ports
 
 import (
@@ -65,7 +65,7 @@ func unused(addr string) error {
 	return err
 }
 
-// The constant answers limits the time that the loopback interface takes to refuse a connection.
+// The constant answers limits how long unused waits until a connection is accepted or refused.
 const answers = time.Second
 
 func (t *Taken) Port(i int) int { return t.numbers[i] }
@@ -85,13 +85,13 @@ func (t *Taken) Close() error {
 	return err
 }
 
-// rangeOf returns usualLow and usualHigh if outgoing connections use no port between them.
+// usualLow and usualHigh are the ends of the range that rangeOf prefers.
 const usualLow, usualHigh = 16000, 32000
 
 // rangeOf returns a range of ports that outgoing connections do not use. The parameters file and
 // err are the result of reading the file in which Linux states the range for outgoing connections.
-// If less than a thousand ports are left on each side of that range, rangeOf returns usualLow and
-// usualHigh.
+// rangeOf returns usualLow and usualHigh if this range is unknown or has no port between them, or
+// if less than 1000 ports are left on each side of this range.
 func rangeOf(file []byte, err error) (low, high int) {
 	var from, to int
 	if err == nil {

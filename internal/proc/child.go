@@ -43,8 +43,8 @@ type started struct {
 }
 
 // Start starts the child c, sends spec to the child, and returns when the child is ready. The child
-// passes spec to the function open of [Become]. A goroutine of Start calls the function take with
-// each line of the child until the child ends, one at a time. If Start fails, no child is left.
+// passes spec to the function open of [Become]. A goroutine of Start passes the child's lines, one
+// at a time, to the function take until the child ends. If Start fails, no child is left.
 func Start[Line any](ctx context.Context, c *Child, spec any, take func(Line)) error {
 	out, err := c.start()
 	if err != nil {
@@ -118,8 +118,8 @@ func (c *Child) start() (out *os.File, err error) {
 	}
 	c.cmd.Env = append(append(os.Environ(), c.Role+"=1"), c.Env...)
 	c.cmd.Stderr = os.Stderr
-	// The child's process group is separate, so that signals of the terminal do not reach it. It stays
-	// in this session, so that the kernel ends even a frozen child if this process dies.
+	// The child's process group is separate, so that signals of the terminal do not reach it. The
+	// child stays in this session, so that the kernel ends even a frozen child if this process dies.
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err

@@ -33,8 +33,8 @@ func NewClock() Clock { return ClockFrom(time.Now()) }
 // time.Now of this process, or be the sum of such a time and a duration.
 func ClockFrom(zero time.Time) Clock { return Clock{base: zero} }
 
-// MachineClock reads the machine's clock and Go's clock together, as often as readings says. It
-// uses the fastest pair of readings, because a pause between the two readings makes the result
+// readings is the number of times that MachineClock reads the machine's clock and Go's clock
+// together. It uses the fastest pair, because a pause between the two readings makes the result
 // wrong. With a wrong result, two holders in different processes could seem to overlap.
 const readings = 50
 

@@ -63,7 +63,7 @@ func (h *Heartbeat) note(now time.Time) (stall *Stall) {
 	return stall
 }
 
-// Stalled returns the total time for which the process stalled between two times.
+// Stalled returns the total time of all stalls of the process between two times.
 func (h *Heartbeat) Stalled(from, to time.Time) (sum time.Duration) {
 	h.note(time.Now()) // after a stall, this goroutine may run before the ticker's goroutine
 	h.mu.Lock()
@@ -101,8 +101,8 @@ func Ran(do func()) time.Duration {
 }
 
 // Waits notes the times for which threads are ready to run but wait for a processor. A [Heartbeat]
-// does not show such waits. Its thread sleeps most of the time, and the kernel runs such a thread
-// at once when the thread wakes. Any goroutine may call the methods of Waits.
+// does not show such waits. Its own thread sleeps most of the time, and the kernel at once runs a
+// thread that wakes from sleep. Any goroutine may call the methods of Waits.
 type Waits struct {
 	mu     sync.Mutex
 	before map[int]time.Duration // total wait of each thread at the last call of Look

@@ -9,7 +9,7 @@ import (
 )
 
 // AdoptOrphans makes this process the new parent of each descendant whose parent ends. Without this
-// call, the new parent in a container is the first process (prctl(2)).
+// call, the new parent in a container is the container's first process (prctl(2)).
 func AdoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // Reap waits until a command has ended, calls the function clear, and only then reaps the command.

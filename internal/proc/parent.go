@@ -28,7 +28,7 @@ type Agent[Order any] interface {
 // Become runs this process as a child and exits, if the environment variable named in role is set.
 // Otherwise it does nothing. Call Become first in main or TestMain. Become passes the parent's
 // first line to the function open. It tells the parent that the child is ready, or sends the error
-// of open. It prints any other error to standard error, after the text in called.
+// of open. It prints any other error to standard error, with the text in called as a prefix.
 func Become[Spec, Order any](role, called string, open func(*Parent, Spec) (Agent[Order], error)) {
 	if os.Getenv(role) == "" {
 		return

@@ -1,7 +1,7 @@
 // Package rawio reads and writes non-blocking sockets by raw system calls, which the Go runtime
 // does not notice. Before an ordinary system call, the runtime prepares for a blocked thread. After
-// an idle moment, this preparation wakes the runtime's monitor thread and costs as much as the
-// call. A call on a non-blocking socket never blocks, so the preparation is not needed.
+// an idle moment, this preparation wakes the runtime's monitor thread and costs as much as the call
+// itself. A call on a non-blocking socket never blocks, so the preparation is not needed.
 package rawio
 
 import (

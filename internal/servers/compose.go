@@ -41,8 +41,8 @@ ids=$(docker network ls -q --filter "$mine"); [ -z "$ids" ] || docker network rm
 ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm --force $ids
 `
 
-// NewCompose prepares a project. It starts no service, but a process that later removes the
-// services. It fails if docker, docker's daemon or compose v2 is missing.
+// NewCompose prepares a project. It starts only the process that later removes the services, and no
+// service. It fails if docker, docker's daemon or compose v2 is missing.
 func NewCompose(ctx context.Context) (*Compose, error) {
 	file, err := composeFile()
 	if err != nil {

@@ -13,7 +13,7 @@ type Served struct {
 	Busy float64
 }
 
-// Since returns the work between the reading before and the reading s.
+// Since returns the work that the server has done since an earlier reading.
 func (s Served) Since(before Served) Served {
 	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
 }
@@ -25,8 +25,8 @@ func (s Served) Since(before Served) Served {
 // and MariaDB count statements (Questions). etcd counts the messages that it received, both
 // requests and messages in streams (grpc_server_msg_received_total of its metrics). PostgreSQL has
 // no Counter, because it reports its work up to ten seconds late. In runs with a simulated
-// distance, the relay in front of PostgreSQL counts statements. It counts a pipeline of statements
-// as one.
+// distance, the relay in front of PostgreSQL counts statements. The relay counts a pipeline of
+// statements as one statement.
 type Counter struct {
 	Own   float64 // commands that one reading adds to the count of each node
 	Reads float64 // number of readings, including the reading in progress

@@ -10,10 +10,10 @@
 //
 // # Where is what
 //
-//   - kind.go: says what lockbench knows of a store; operation.go: what the store's operator does
+//   - kind.go: says what lockbench knows of a store; operation.go: has an operator's operations
 //   - stranger.go: starts, by a command, the server of a store that lockbench does not know
 //   - environment.go: has the servers of a backend, and the proxies by which hosts reach them
-//   - server.go: runs a local server; process.go: its process; programs.go: finds its program
+//   - server.go: runs a local server; process.go: runs its process; programs.go: finds its program
 //   - compose.go: starts servers in containers
 //   - counter.go: counts the commands that servers have received
 //   - missing.go: skips or fails a test whose server is missing

@@ -29,7 +29,7 @@ type Environment struct {
 	// Servers are the servers that hosts use, in the order of their addresses. Servers is empty if the
 	// backend has no server, or if its servers are in containers.
 	Servers Nodes
-	// Replica replicates the first server asynchronously. Link, if not nil, is the proxy between both.
+	// Replica replicates the first server asynchronously. Link, if not nil, is the proxy between them.
 	Replica *Server
 	Link    *inject.Proxy
 	Clocks  []*inject.Clock // the clocks of Servers and of the replica
@@ -174,8 +174,8 @@ func (e *Environment) AddPaths() ([]*inject.Proxy, error) {
 	return paths, nil
 }
 
-// Lead makes proxy n of each host lead to the servers at the addresses in to. For each host, it
-// calls the function by, which is a method of the proxy, such as Retarget.
+// Lead makes proxy n of each host lead to the servers at the given addresses. It calls the function
+// by (a method such as Retarget) for each of these proxies.
 func (e *Environment) Lead(n int, by inject.Leading, to ...string) error {
 	return inject.Each(e.Paths, func(paths []*inject.Proxy) error { return by(paths[n], to...) })
 }
@@ -248,8 +248,8 @@ func (e *Environment) Close() error {
 	return errors.Join(e.EndBackground(), inject.Each(e.end, func(end func() error) error { return end() }), e.Servers.Close())
 }
 
-// StartClock makes a clock that can be set wrong for one server, if w needs [CapClock]. It returns
-// the words to put in front of the server's command, or no words if it makes no clock.
+// StartClock makes a clock, which faults can set wrong, for one server if w needs [CapClock]. It
+// returns the words to put in front of the server's command, or no words if it makes no clock.
 func (e *Environment) StartClock(ctx context.Context, w Requirements) ([]string, error) {
 	if !w.Wants(CapClock) {
 		return nil, nil
@@ -276,9 +276,9 @@ const (
 	OtherPassword = "another-password"
 )
 
-// Account sets how hosts log in, depending on their plugin's keys. If the plugin has the key
-// "password_file", the password is in a file, which Close removes. Without this key, the password
-// is in the configuration. If the plugin has no key "username", hosts log in as the default user.
+// Account sets how hosts log in, depending on the plugin's configuration keys. If the plugin has
+// the key "password_file", the password is in a file, which Close removes. Without this key, the
+// password is in the configuration. Without a key "username", hosts log in as the default user.
 func (e *Environment) Account(ctx context.Context, w Requirements) error {
 	said, _ := exec.CommandContext(ctx, w.Plugin, "describe").Output() // if the program cannot be run, opening it fails later
 	takes := func(key string) bool { return bytes.Contains(said, []byte("\n"+key+" ")) }

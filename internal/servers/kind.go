@@ -176,7 +176,7 @@ const (
 	CapEvict    Capability = "evict"    // the servers can be made to delete keys when their memory is full
 )
 
-// Lacking returns a copy of the map others. In the copy, each of the capabilities has the text why.
+// Lacking returns a copy of the map others, in which each given capability has the reason in why.
 func Lacking(others map[Capability]string, why string, capabilities ...Capability) map[Capability]string {
 	out := maps.Clone(others)
 	if out == nil {

@@ -20,9 +20,9 @@ type Operation struct {
 	Server bool
 	// Lasts is the shortest and the longest time from Do to Undo. It is zero if Undo is nil.
 	Lasts [2]time.Duration
-	// Stops is true if the operation can keep the store from serving hosts, but only for StopsFor if
-	// that is not zero. StopsGrants is true if the operation can stop grants, but not renewals.
-	// Recovers is the longest time that these effects last after the operation.
+	// Stops is true if the operation can keep the store from serving hosts. If StopsFor is not zero,
+	// this effect ends after StopsFor. StopsGrants is true if the operation can stop grants, but not
+	// renewals. Recovers is the longest time that these effects last after the operation.
 	Stops, StopsGrants bool
 	StopsFor, Recovers time.Duration
 	// Makes are the conditions that the operation causes. They permit the store to break some rules.
@@ -42,7 +42,7 @@ func On[P Product](do func(ctx context.Context, servers P, n int) error) Step {
 	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.Product.(P), n) }
 }
 
-// InTurn returns a step that runs the given steps one after the other. If one fails, it goes on.
+// InTurn returns a step that runs the given steps one after the other, even if one of them fails.
 func InTurn(steps ...Step) Step {
 	return func(ctx context.Context, e *Environment, n int) error {
 		return inject.Each(steps, func(step Step) error { return step(ctx, e, n) })

@@ -154,8 +154,8 @@ func (p *process) alive() bool {
 	}
 }
 
-// tail returns the last three lines of the log in dir as one line, or a crash's stack. If lines are
-// marked as errors, it uses only these, because some servers print other lines after them.
+// tail returns the last three lines of the log in dir as one line, or the stack of a crash. If some
+// lines are marked as errors, it uses only these, because servers may print other lines after them.
 func tail(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, logName))
 	if err != nil {
@@ -195,7 +195,7 @@ type watcher struct {
 	lifeline io.Closer
 }
 
-// startWatcher runs script, which removes the directory or project named by its argument, what.
+// startWatcher runs script, which later removes the directory or project named in what.
 func startWatcher(script, what string) (*watcher, error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "lockbench-env-watcher", what)
 	cmd.Dir = "/"

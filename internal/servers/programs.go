@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Program is a program that lockbench needs, such as a server, and whether it was found.
+// Program describes a program that lockbench needs, such as a server, and says if it was found.
 type Program struct {
 	Name string // "redis-server"
 	For  string // what it is needed for

@@ -51,7 +51,6 @@ func TestServerThatEnds(t *testing.T) {
 	await(t, child)
 }
 
-// await waits for the end of a process.
 func await(t *testing.T, pid int) {
 	t.Helper()
 	for deadline := time.Now().Add(Timeout); proc.Running(pid); time.Sleep(time.Millisecond) {

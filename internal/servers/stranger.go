@@ -124,7 +124,7 @@ func (a *asked) Check(ctx context.Context) error { return a.check(ctx) }
 // Left lists nothing, because only the plugin can read the store.
 func (a *asked) Left(context.Context, string) ([]string, error) { return nil, nil }
 
-// config returns the keys whose values contain the text place, with the text what in its place.
+// config returns the keys whose values contain the placeholder place, with the text what instead.
 func (c Stranger) config(place, what string) driver.Config {
 	cfg := driver.Config{}
 	for key, value := range c.Keys {

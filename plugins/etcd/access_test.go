@@ -22,8 +22,8 @@ import (
 
 const secret = "open-sesame-4711"
 
-// withUsers makes the server demand passwords, and adds the users root and locks. The user locks
-// may access only keys that begin with prefix.
+// withUsers makes the server demand passwords, and adds the users root and locks. The user called
+// locks may access only keys that begin with prefix.
 func withUsers(t *testing.T, s *servers.Server, prefix string) *clientv3.Client {
 	t.Helper()
 	c, ctx := plain(t, s), t.Context()
@@ -45,7 +45,6 @@ func withUsers(t *testing.T, s *servers.Server, prefix string) *clientv3.Client 
 	return root
 }
 
-// use does each operation of the backend once.
 func use(t *testing.T, b *Backend, name string) {
 	t.Helper()
 	must(t, b.Check(t.Context()))
@@ -147,7 +146,6 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// tryConfig opens a backend from cfg, as a plugin does, and checks it.
 func tryConfig(t *testing.T, cfg driver.Config) error {
 	full, err := Spec.CheckConfig(cfg)
 	if err != nil {

@@ -83,7 +83,7 @@ func open(o Options) (*Backend, error) {
 	b.leases = newLeases(b.cluster)
 	b.txns = txn.New(b.cluster, b.space.generation, func() {
 		opts.Logger.Warn("etcd: the store has lost its data: all leases of before are gone")
-		// If only the token base's key was deleted, old locks still exist. They must expire in time.
+		// If only the key with the token base was deleted, old locks still exist, and must expire.
 		b.leases.retireAll()
 	})
 	b.watches = watch.New(b.cluster)

@@ -13,17 +13,17 @@
 //   - The leader stalls for longer than a TTL. When this leader runs again, it may revoke leases
 //     that the next leader has renewed (etcd-io/etcd#12528 and #15247). The lock is then granted
 //     again while the holder's lease is valid. The holder's watch reports the loss, usually before
-//     the next holder acts, and the resource can refuse the old token. A stall of only 2 s can end
-//     queue entries in this way, and a lock that a waiter was granted but has not renewed.
+//     the next holder acts, and the resource can refuse the old token. In this way, a stall of only
+//     2 s can end queue entries, and locks that were granted in the queue and not yet renewed.
 //   - A member with --unsafe-no-fsync may lose acknowledged writes. No client can detect this.
-//   - The addresses lead to two clusters. A host that sees both clusters grants nothing (see
+//   - The addresses lead to two clusters. If a host sees both clusters, its TryAcquire fails (see
 //     cluster.Cluster.Certain). If two hosts each see a different cluster, neither host notices.
 //   - The program grpc-proxy answers some keepalives late, so the backend may mistake an old answer
 //     for the answer to its last keepalive.
 //   - A restored older snapshot brings back old leases and tokens, unless the restore bumps the
 //     revisions (etcdutl snapshot restore --bump-revision). A cluster that was set up anew, without
-//     data, has no leases. Its tokens are above the earlier tokens unless the clock of the first
-//     host that uses it is behind (see txn.Generation).
+//     data, has no leases. Its tokens are above the old cluster's tokens, unless the clock of the
+//     first host that uses the new cluster is behind (see txn.Generation).
 //   - The put of a queue entry gets no answer, and the backend sends it again. If the first put
 //     arrives after the owner has released the lock, it makes a lock that no process knows. This
 //     lock lasts as long as the owner's process waits for any lock, unless an operator breaks it.
@@ -53,28 +53,28 @@
 //	                    something; a keepalive every 500 ms for all waiters of a host
 //	grant in the queue  none that a caller waits for; 1 and 1 in the background
 //
-// So a grant after a wait costs 2 log entries if two hosts take turns, for the put of the queue
-// entry and for the release. With more hosts it costs 3, because each holder puts its queue entry
-// again as a mark (see below). The first renewal costs 1 more, and so does an acquire that is
-// refused before the wait. The next holder waits only for the log entry of the release.
+// If two hosts take turns, a grant after a wait costs 2 log entries: one for the put of the queue
+// entry and one for the release. With more hosts, the grant costs 3, because each holder puts its
+// queue entry again as a mark (see below). The first renewal costs 1 more, and so does an acquire
+// that is refused before the wait. The next holder waits only for the log entry of the release.
 //
 // Up to 120 operations that come at the same time share one transaction and its flush. The first
-// acquire with each TTL makes an etcd lease, which costs 1 and 1 more. The first wait also makes a
-// lease, and so does the first acquire after a whole TTL without an acquire or a renewal.
+// acquire with each TTL makes an etcd lease, which costs 1 more round trip and log entry. The first
+// wait also makes a lease, and so does the first acquire after a TTL without acquires and renewals.
 //
 // # The queue
 //
 // The queue of a lock consists of keys, called entries. An acquire puts an entry only if the queue
-// is empty. A waiter puts its entry last. The owner of the entry with the lowest create revision
-// holds the lock, so this entry is called the lock. When this entry is deleted, for any reason, the
-// next entry becomes the lock in the same revision. So a lock with waiters is never free.
+// is empty. A waiter puts its entry at the end. The owner of the entry with the lowest create
+// revision holds the lock, so this entry is called the lock. When it is deleted, for any reason,
+// the next entry becomes the lock in the same revision. So a lock with waiters is never free.
 //
 //   - No two owners hold the lock at once. A new entry comes last. A former holder cannot change
-//     another owner's entry, because its requests name its own create revision.
+//     another owner's entry, because its requests name the create revision of its own entry.
 //   - Tokens are made from create revisions. They rise, because each entry that becomes the lock
 //     was put after all entries that were the lock earlier.
-//   - A waiter watches the entry in front of its own. The end of that entry grants the lock to the
-//     waiter if the entry was the lock. The waiter knows this if the entry was first when the
+//   - A waiter watches the entry in front of its own. If that entry was the lock, its end grants
+//     the lock to the waiter. The waiter knows that the entry was the lock if it was first when the
 //     waiter came, or if its owner has put it again, as a mark. Otherwise it asks the store.
 //   - The waiters of a process share an etcd lease. A waiter's grant lasts for this lease's TTL.
 //     The TTL begins when the last confirmed keepalive was sent. A waiter that learns of the grant
@@ -87,7 +87,7 @@
 //
 // # Leases
 //
-// Locks of one TTL share an etcd lease (see type leases; decision etcd-1 has the alternatives).
+// Locks with the same TTL share an etcd lease (see type leases; decision etcd-1 has alternatives).
 // Sharing has a cost: while some locks on a lease are renewed, etcd does not end the other locks.
 // So the backend deletes each lock whose deadline has come without a renewal. If the backend's
 // process is killed, its locks last until one TTL after the last keepalive of the lease.
@@ -104,8 +104,8 @@
 //	etcdctl role grant-permission locks readwrite --prefix=true lockbench/
 //
 // No other program may use the prefix. A key with the base of all tokens always exists under the
-// prefix. A concurrency.Mutex or Election with this prefix would take the key for an earlier
-// candidate.
+// prefix. If etcd's type concurrency.Mutex or concurrency.Election were used with this prefix, it
+// would take that key for an earlier candidate.
 //
 // These settings matter: --election-timeout sets the shortest TTL. --max-txn-ops is 128 by default;
 // a lower value, down to 8, makes smaller batches. --max-request-bytes limits published values.
@@ -139,6 +139,6 @@
 //   - loss.go: which locks are lost
 //   - backend.go, options.go: Open and Properties; the options and the Spec
 //
-// The packages below internal know nothing of locks: cluster has the members and their
-// connections, txn sends transactions, keepalive sends keepalives, and watch has the watches.
+// The packages in the directory internal know nothing of locks. Package cluster connects to the
+// members, txn sends transactions, keepalive sends keepalives, and watch opens watches.
 package etcd

@@ -203,7 +203,7 @@ func (t *table) end(e *entry) {
 }
 
 // The method ended records the result of a delete of e. If gone is true, e's key cannot come back.
-// Otherwise the table deletes it again at e's deadline, until a delete succeeds.
+// Otherwise the table deletes the key again at e's deadline, until a delete succeeds.
 func (t *table) ended(e *entry, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -44,8 +44,8 @@ func TestKeysAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestEntryOfALateProcess checks a waiter whose process did not run until the deadline of its entry
-// had passed. The waiter must keep that one entry, and its withdrawal must delete the entry. If the
+// TestEntryOfALateProcess checks a waiter whose process was paused past the deadline of its queue
+// entry. The waiter must keep that one entry, and its withdrawal must delete the entry. If the
 // waiter got a second entry, the first would stay in the queue while other waiters renew its lease.
 func TestEntryOfALateProcess(t *testing.T) {
 	s := start(t, nil)
@@ -175,7 +175,7 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, stranger.Release(t.Context(), third)) // a read of the lock, then the release
 }
 
-// A withdrawal must delete an entry behind many other entries, even if its put got no answer.
+// A withdrawal must delete an entry behind many others, even if the entry's put got no answer.
 func TestWithdrawBehindMany(t *testing.T) {
 	s := start(t, nil)
 	b, operator := connect(t, on(s)), plain(t, s)

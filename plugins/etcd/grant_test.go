@@ -80,7 +80,7 @@ func TestGrantOfTheQueue(t *testing.T) {
 
 // TestNoQuestion checks when a waiter asks the store whether it holds the lock. A waiter need not
 // ask if the entry in front was marked as the lock before that entry ended. If the entry in front
-// ends without a mark, because its waiter has given up, the waiter must ask and wait on.
+// ends without a mark, because its owner has given up, the waiter must ask and keep waiting.
 func TestNoQuestion(t *testing.T) {
 	s := start(t, nil)
 	var reads atomic.Int64

@@ -49,7 +49,7 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	return h
 }
 
-// unreadable is reported as the owner of an entry that another program has put.
+// The constant unreadable is reported as the owner of an entry that another program has put.
 const unreadable = "?"
 
 func recordOf(kv *mvccpb.KeyValue) record {
@@ -129,7 +129,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	}
 }
 
-// Break reads who holds the lock. If the holder has this token, Break deletes the holder's entry.
+// Break reads who holds the lock. If token is the holder's token, Break deletes the holder's entry.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	v, err := b.readLock(ctx, name)
 	if err != nil {

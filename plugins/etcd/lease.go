@@ -19,7 +19,7 @@ type lease struct {
 	id int64
 	purpose
 
-	acked   time.Time    // when its last acknowledged keepalive, or else the request for it, was sent
+	acked   time.Time    // when its last acknowledged keepalive, or else its LeaseGrant, was sent
 	retired atomic.Bool  // it is no longer renewed
 	load    atomic.Int32 // number of keys put on it
 }
@@ -46,7 +46,7 @@ const maxLoad = 1024
 const (
 	// A tombstone is a key that makes the store refuse a withdrawn owner. It lasts for at least
 	// tombstoneFor. At most maxTombstones tombstones share one lease, which is never renewed. A lease
-	// takes new tombstones only in its first tombstoneUse.
+	// takes new tombstones only until tombstoneUse has passed since its LeaseGrant.
 	tombstoneFor  = time.Minute
 	tombstoneUse  = 10 * time.Second
 	maxTombstones = 256
@@ -61,14 +61,14 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 //   - A key that is put late in the life of its lease would end too early. So
 //     every Txn with acquires is sent together with one keepalive of the lease.
 //     From then on, the lease lasts for the whole TTL.
-//   - A key whose lock is not renewed would live as long as the other keys. So the backend deletes
-//     the key at the lock's deadline (see table.run), and tries again until a delete succeeds.
+//   - A key whose lock is not renewed would live as long as the lease's other keys. So the backend
+//     deletes the key at the lock's deadline (see table.run), and retries until a delete succeeds.
 //   - A new process does not know the deadlines of an earlier process's locks, so it renews no
 //     lease of that process (but see move). A renewal moves the lock to a lease of the new process.
 //
-// Waiters have a separate lease with a short TTL (see forWaiting). If a waiter's machine is lost,
-// it delays the next waiters for about that TTL. When a waiter's entry has become the lock, an
-// acquire or a renewal moves it to a lease with the lock's TTL.
+// Waiters have a separate lease with a short TTL (see forWaiting). A waiter whose machine is lost
+// delays the next waiters for about that TTL. When a waiter's entry has become the lock, an acquire
+// or a renewal moves the entry to a lease with the lock's TTL.
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender
@@ -154,8 +154,8 @@ func (ls *leases) setLeast(ttl time.Duration) { ls.least.Store(int64(ttl)) }
 
 func (ls *leases) shortest() time.Duration { return time.Duration(ls.least.Load()) }
 
-// keepalive sends a keepalive of the lease l and returns it. If an acknowledged keepalive was sent
-// at the time in parameter since or later, it sends none and returns nil.
+// keepalive sends a keepalive of the lease l and returns it. It sends none and returns nil if the
+// time that method sign returns for l is not before the parameter since.
 func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	switch acked := ls.sign(l); {
 	case !acked.Before(since):
@@ -195,8 +195,8 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	return nil
 }
 
-// sign returns the time at which the last confirmed keepalive of the lease l was sent. Without one,
-// it returns the time of the request that made l. From that time, l lives for at least its TTL.
+// sign returns the time at which the last confirmed keepalive of the lease l was sent. Before the
+// first one, it returns when the LeaseGrant was sent. From that time, l lives for at least its TTL.
 func (ls *leases) sign(l *lease) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -212,7 +212,7 @@ func (ls *leases) retire(l *lease) {
 	}
 }
 
-// retireAll retires the present lease of each purpose. New keys are then put on new leases.
+// retireAll ends the renewal of the present leases. New keys are then put on new leases.
 func (ls *leases) retireAll() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

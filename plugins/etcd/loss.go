@@ -18,9 +18,9 @@ var errDeleted = errors.New("etcd: key was deleted or its lease revoked from out
 // ms, its watch shows the loss when the watch opens.
 const young = 20 * time.Millisecond
 
-// watchLater makes the table watch e from 20 ms (young) after e's owner was granted the lock,
-// unless the delete of e has begun. If e is not known to be the lock, watchLater does nothing.
-// The caller holds mu.
+// watchLater makes the table watch the entry e once e's owner has held the lock for 20 ms (young),
+// unless the delete of e has begun by then. If e is not known to be the lock, watchLater does
+// nothing. The caller holds mu.
 func (t *table) watchLater(e *entry) {
 	if !t.cluster.Notices().Watched() || !e.held || t.watches.Covers(e.watch, e.seenAt) {
 		return
@@ -41,7 +41,7 @@ func (t *table) watchAll() {
 	}
 }
 
-// watchDue begins to watch the locks that are old enough, and reads the locks that may be lost.
+// watchDue opens watches of the locks held for 20 ms (young), and reads locks that may be lost.
 func (t *table) watchDue() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +61,7 @@ func (t *table) watchDue() {
 	}
 }
 
-// watch begins to watch the key of the entry e, unless e is deleted or its delete has begun. The
+// watch opens a watch of the key of the entry e, unless e is deleted or its delete has begun. The
 // caller holds mu.
 func (t *table) watch(e *entry) {
 	if t.entries[e.who()] == e && e.watch == nil && !e.ending {
@@ -100,7 +100,7 @@ func (t *table) look(suspects []*entry) {
 	kit.Wake(t.wake)
 }
 
-// lost announces that the lock e is gone, unless this process is deleting it. The loss
+// lost announces that the lock of the entry e is gone, unless this process is deleting e. The loss
 // of a waiter's entry is not announced, because the waiter does not have the lock yet.
 func (t *table) lost(e *entry) {
 	if now := t.snapshot(e); !now.ending && t.drop(e) && now.held {

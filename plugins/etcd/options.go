@@ -22,17 +22,16 @@ const DefaultPrefix = "lockbench/"
 // Connect are the settings of every connection to a member.
 type Connect = config.Connect
 
-// Options configure [Open]. Zero fields mean the defaults, so that zero Options
-// mean a server on this machine. The tag of a field names its configuration
-// key.
+// Options configure [Open]. A zero field means the default of that field. If all fields are zero,
+// the backend uses a server on this machine. The tag of a field names its configuration key.
 type Options struct {
 	// Address lists the members, each as host:port, http://host:port, https://host:port or
 	// unix:///path. Requests go to one member and, if that member fails, to another. Either all
 	// members use TLS, or none does.
 	Address []string `key:"address" default:"127.0.0.1:2379" doc:"members: host:port, http://, https:// or unix:///path, separated by commas"`
 	Connect `request_timeout:"3s"`
-	// Prefix begins every key in etcd. So locks with the same name under different prefixes are
-	// different locks. Prefix must be valid UTF-8.
+	// Prefix is the beginning of every key in etcd. So locks with the same name under different
+	// prefixes are different locks. Prefix must be valid UTF-8.
 	Prefix string `key:"prefix" default:"lockbench/" doc:"what every key begins with; the user needs readwrite on all that does"`
 
 	// Logger receives messages for operators; nil means slog.Default().
@@ -52,8 +51,8 @@ var Spec = driver.Spec{
 	Properties: claims,
 }
 
-// complete returns the options with a scheme added to each address, and a source for the files that
-// the options name.
+// complete returns the options, with a scheme in every address, and a source that reads the files
+// that the options name.
 func (o Options) complete() (Options, *config.Source, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	switch {

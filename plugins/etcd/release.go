@@ -48,8 +48,8 @@ func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 	return b.outcome(ctx, s)
 }
 
-// outcome returns the caller's error for the step s. The step must compare the owner's key and, if
-// the compare fails, read the lock's entries.
+// outcome returns the error that the caller gets for the step s. The step must compare the owner's
+// key and, if the compare fails, read the lock's entries.
 func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	switch {
 	case errors.Is(s.Err, cluster.ErrDataLost):
@@ -62,8 +62,8 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 	return &driver.NotHeldError{Holder: b.holder(ctx, lockStateIn(s.Found))}
 }
 
-// Withdraw sends one Txn. If that Txn finds other entries of owner, a second Txn deletes them. If
-// no etcd lease for tombstones (see withdraw) is in use, Withdraw first makes one.
+// Withdraw sends one Txn. If more entries of owner may be left, a second Txn deletes them. If no
+// etcd lease for tombstones (see withdraw) is in use, Withdraw first makes one.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.table.withdraw(ctx, name, owner, false)
 }
@@ -87,14 +87,14 @@ func (t *table) withdraw(ctx context.Context, name, owner string, again bool) er
 }
 
 const (
-	// maxFound limits the entries that are read to find an owner's entries from an earlier process.
+	// maxFound is the largest number of entries that a withdrawal reads to find the owner's entries.
 	// maxRecord is the largest size, in bytes, of a published value in the answer to this read.
 	maxFound  = 100
 	maxRecord = 64 << 10
 )
 
-// undo sends a Txn that does the operations in parameter first and deletes the owner's entry that
-// this process knows. A second Txn deletes the other entries. The error is the client library's.
+// undo sends a Txn that does the operations in the parameter first, and deletes the owner's entry
+// that this process knows. A second Txn deletes the owner's other entries. Errors are not wrapped.
 func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
@@ -139,7 +139,7 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 }
 
 // The method rest returns a step that deletes the owner's entries that s has read. It returns nil
-// if the owner has no entry left. If put is true, s has already deleted the entry known.
+// if the owner has no entry left. If put is true, s has already deleted known, the owner's entry.
 func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
 	if s.Err != nil {
 		return nil

@@ -30,7 +30,7 @@ type renewal struct {
 	entry *entry
 	err   *error
 
-	// The lock is on this lease after the renewal. If it is moved, step and keepalive are set too.
+	// The lock is on this lease after the renewal. A move of the lock also sets step and keepalive.
 	lease     *lease
 	step      *txn.Step
 	keepalive *keepalive.Keepalive
@@ -172,8 +172,8 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 	return b.cluster.Wrap(b.leases.await(ctx, re.lease, re.keepalive))
 }
 
-// adoptAll finds the entries of the locks to renew. It reads from the store the locks that this
-// process does not know. After a restart, these are all locks of the host.
+// adoptAll finds the entries of the locks to renew. If this process does not know a lock, adoptAll
+// reads the lock from the store. After a restart, this process knows no lock of the host.
 func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxAdoptions)

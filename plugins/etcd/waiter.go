@@ -34,7 +34,7 @@ func (ls *leases) forWaiting() purpose {
 // Wait watches the entry in front of the waiter's entry, so a release wakes only one waiter. If the
 // watched entry was the lock, its end grants the lock, and Wait does not ask the store. Wait also
 // watches the waiter's own entry, on the same stream, and so already knows if an operator has
-// deleted that entry. After a timeout, the watched entry is stored for the owner's next Wait, and
+// deleted that entry. After a timeout, the entry in front is stored for the owner's next Wait, and
 // its watch stays open for a second.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	limited, cancel := context.WithTimeout(ctx, max)
@@ -102,7 +102,7 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 }
 
 // mark writes the key of e again, unchanged, after e has become the lock. So when e ends, the key's
-// version in the event shows that e was the lock. Without a mark, a waiter that came before e
+// version in the watch event shows that e was the lock. Without a mark, a waiter that came before e
 // became the lock would have to ask the store. If only two hosts compete, no mark is needed.
 func (t *table) mark(e *entry) {
 	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
@@ -115,8 +115,8 @@ func (t *table) mark(e *entry) {
 // entry is still in use.
 var errNoEntry = errors.New("etcd: queue entry is gone")
 
-// keep renews the lease of the waiting entry e, unless the last renewal was less than age ago. It
-// returns false if the lease is retired (no longer renewed).
+// keep renews the lease of the waiting entry e, unless the time since its last renewal is at most
+// age. It returns false if the lease is retired (no longer renewed).
 func (t *table) keep(e *entry, age time.Duration) bool {
 	l := t.snapshot(e).lease
 	if l.retired.Load() {
@@ -169,9 +169,9 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 	return now, err
 }
 
-// queue makes sure that the owner has an entry in the queue. It pins and returns this entry. It
-// also returns the entry in front, or nil if the owner's entry is the first. If the owner must call
-// TryAcquire, both results are nil.
+// queue makes sure that the owner has an entry in the queue. It returns this entry, pinned (see
+// pin), and the entry in front of it, which is nil if the owner's entry is the first. If the owner
+// must call TryAcquire, both results are nil.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
 	for try := range 3 {
 		now := time.Now()
@@ -299,7 +299,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	return e, before, err
 }
 
-// ahead returns a request for the newest entries of a lock, created before rev unless rev is 0.
+// ahead returns a request for a lock's newest entries, created before rev if rev is not 0.
 func ahead(s space, name string, rev int64, limit int64) *pb.RequestOp {
 	all := s.entries(name)
 	return txn.Range(&pb.RangeRequest{

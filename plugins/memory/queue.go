@@ -43,8 +43,8 @@ func (e *entry) leave(owner string) {
 }
 
 // grantNext grants a free lock to its first waiter. A waiter in a call of Wait is alive, but a
-// waiter between two calls may be dead. If it is, its grant expires after firstSpan, and the next
-// waiter gets the lock.
+// waiter between two calls may be dead. The grant of a dead waiter expires after firstSpan, and the
+// next waiter gets the lock.
 func (s *Store) grantNext(e *entry, now time.Time) {
 	if e.grant != nil || len(e.queue) == 0 {
 		return
@@ -55,8 +55,8 @@ func (s *Store) grantNext(e *entry, now time.Time) {
 	s.set(e, &grant{Request: r, expires: now.Add(min(r.TTL, firstSpan)), made: now, unconfirmed: true})
 }
 
-// madeFor returns the grant that the store made to the owner while the owner waited in the queue.
-// If there is no such grant, madeFor returns the zero Grant.
+// madeFor returns the grant that the store made to the owner in the queue and that the owner has
+// not confirmed yet. If there is no such grant, madeFor returns the zero Grant.
 func (e *entry) madeFor(owner string) driver.Grant {
 	g := e.grant
 	if g == nil || g.Owner != owner || !g.unconfirmed {

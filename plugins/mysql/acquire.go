@@ -61,9 +61,9 @@ func (b *Backend) runAcquires(ctx context.Context, s *conn.Session, ops []statem
 	return results, nil, nil
 }
 
-// askInFull sends a refused acquire again, with the long text of the statement, if the lock is free
-// or more than the TTL is left of its lease. If the long text does not take a free lock either,
-// askInFull grants the lock to its first waiter, who may be an owner in ops, and tries again.
+// askInFull sends a refused acquire again, with the long text of [statement.Acquire], if the lock
+// is free or its lease has more than its TTL left. If the long text does not take a free lock
+// either, askInFull grants the lock to its first waiter (perhaps an owner in ops) and tries again.
 func (b *Backend) askInFull(ctx context.Context, s *conn.Session, ops []statement.Operation, rows []statement.Row, long bool) error {
 	const most = 3 // another host may be quicker each time
 	for range most {

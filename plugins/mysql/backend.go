@@ -20,8 +20,8 @@ import (
 
 const (
 	idleFor = time.Minute
-	// A Backend remembers at most rowsKept locks whose rows exist. A lock counts as contended for
-	// contendedFor after the backend last found a waiter for the lock.
+	// A Backend remembers at most rowsKept locks whose rows exist. A lock counts as contended if the
+	// backend found, within the last contendedFor, that the lock may have a waiter.
 	rowsKept     = 4096
 	contendedFor = 10 * time.Second
 )
@@ -38,8 +38,8 @@ type Backend struct {
 	blocked                                   blockedOps
 	observers                                 kit.Poller
 
-	// rows has the names of locks that this process was granted, so their rows exist. These names only
-	// decide which statement an acquire sends first. A wrong decision costs a second statement.
+	// rows has names of locks that this process was granted, so their rows usually exist. The names
+	// only decide which statement an acquire sends first. A wrong decision costs a second statement.
 	rows kit.Recent[string, struct{}]
 }
 
@@ -180,10 +180,10 @@ func do[T any](ctx context.Context, k *link, what, name string, f func(ctx conte
 
 type use func(ctx context.Context, s *conn.Session) error
 
-// The on method runs the function f on a connection. If the server rolled back f's statement
-// because of other statements, it runs f again. If the server currently serves no client, it runs f
-// once more, on a new connection. So f may run several times. The returned error is f's error, or
-// says that no connection was available.
+// The on method runs the function f on a connection. It runs f again if the server rolled back f's
+// statement because of other statements. It runs f once more, on a new connection, if the server
+// currently serves no client. So f may run several times. The returned error is f's error, or says
+// that no connection was available.
 func (k *link) on(ctx context.Context, get func(context.Context) (*conn.Session, error), f use) error {
 	created := false
 	var unserved error // set at most once, at the first Unserved error

@@ -38,12 +38,12 @@ type batcher struct {
 	what    string      // the operation's name in errors
 	width   int
 	senders int  // zero means the constant senders
-	patient bool // true for renewals, which can wait and share a statement only with equal TTLs
+	patient bool // true for renewals: they can wait, and only those with equal TTLs share a statement
 	repeats bool // a statement may contain a name several times
 	values  bool // a statement contains the published values
-	// The get function takes a connection from a pool. The capacity of slots limits the statements
-	// that wait for a locked row in the server. The capacity of probes limits the statements that test
-	// whether an insert has to wait. The probes field is nil if the batcher inserts no rows.
+	// The get function takes a connection from a pool. The capacity of slots limits how many
+	// statements wait in the server for locked rows. The capacity of probes limits how many statements
+	// test whether an insert has to wait. The probes field is nil if the batcher inserts no rows.
 	get           func(ctx context.Context) (*conn.Session, error)
 	slots, probes chan struct{}
 	// run sends ops, sorted by name, in one statement. After an error, the outcome of all ops is
@@ -156,8 +156,8 @@ func (p *pending) forget(err error) {
 	}
 }
 
-// size returns an upper bound of the bytes that p adds to a statement. Text from
-// outside is written in hexadecimal, and a statement contains each name twice.
+// size returns an upper bound of the bytes that p adds to a statement. Names, labels and values are
+// written in hexadecimal, and a statement contains each name twice.
 func (l *batcher) size(p *pending) int {
 	n := 256 + 2*(2*len(p.Name)+len(p.Label)+2*len(p.Owner))
 	if l.values {

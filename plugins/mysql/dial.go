@@ -64,7 +64,7 @@ type quiet struct{ log *slog.Logger }
 func (q quiet) Print(v ...any) { q.log.Debug("mysql driver", "says", fmt.Sprint(v...)) }
 
 const (
-	// These limit the pauses between dials while the dials lead to another server than the one in use.
+	// While dials lead to a server other than the one in use, these limit the pauses between dials.
 	redialFrom, redialTo = 10 * time.Millisecond, 100 * time.Millisecond
 	// If a dial led to another server, link.dial tries again until dial_timeout/redialShares is over.
 	redialShares = 2
@@ -98,9 +98,9 @@ func (k *link) dial(connector sqldriver.Connector, setup string) func() (*conn.S
 	}
 }
 
-// admit refuses a connection to another server while the server in use serves requests. It also
-// refuses another node of the same Galera cluster. The nodes share their rows, but a node gets the
-// changes of other nodes late, and a release wakes only waiters on its own node.
+// admit refuses a connection to another server, or to another node of the same Galera cluster,
+// while the server in use serves requests. The nodes share their rows, but a node gets the changes
+// of other nodes late, and a release wakes only waiters on its own node.
 func (k *link) admit(s *conn.Session) error {
 	if err := k.cluster.Admit(s.Server.Cluster, k.serves); err != nil {
 		return err

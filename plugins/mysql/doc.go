@@ -28,9 +28,10 @@
 //   - Galera and group replication: let all hosts use one node. If hosts write on several nodes, a
 //     conflict is found at commit and the statement is repeated, which is safe but slow. A release
 //     does not wake waiters on other nodes, so those waiters ask for the lock about once a second,
-//     without order. So do waiters behind a proxy that shares connections among clients. Behind a
-//     load balancer a host stays at one Galera node while that node serves. The next node may lag
-//     and not know a lease yet. With wsrep_sync_wait=7, a node catches up before it answers.
+//     without order. Waiters behind a proxy that shares connections among clients do the same.
+//     Behind a load balancer a host stays at one Galera node while that node serves requests. The
+//     host's next node may lag and not know a lease yet. With wsrep_sync_wait=7, a node catches up
+//     before it answers.
 //   - Rows that an operator changes by hand.
 //
 // # Cost
@@ -55,13 +56,12 @@
 //
 // The server's max_allowed_packet and the maxAllowedPacket in the address limit the length of a
 // statement. Names, labels and values are written in hexadecimal. A value of 60 KiB takes 120 KiB
-// of a statement. MariaDB's default limit is 16 MiB. A value that is too long for any statement is
-// refused as invalid.
+// of a statement. A value that is too long for any statement is refused as invalid.
 //
-// A row that another client's transaction keeps locked delays only operations on that row. The
-// backend kills a statement that waits for the row for 50 ms, and sends the statement's operations
-// on other rows again. For up to Options.RequestTimeout, it asks the server every 25 ms which rows
-// are still locked (SKIP LOCKED).
+// A row that another client's transaction keeps locked delays only operations on that row. If a
+// statement with several operations has waited 50 ms for that row (renewals wait up to 500 ms), the
+// backend kills the statement and sends its operations on other rows again. For up to
+// Options.RequestTimeout, it asks the server every 25 ms which rows are still locked (SKIP LOCKED).
 //
 // A lock's row has one first-in, first-out queue for the waiters of all hosts. Each waiter runs a
 // sleeping statement on a separate connection. Waiters beyond Options.WaitConnections poll every 15
@@ -75,8 +75,8 @@
 // refuses GET_LOCK, all waiters poll, every 15 to 45 ms at first and later every 120 to 360 ms,
 // without order. In this case Check fails, unless WaitConnections makes all waiters poll.
 //
-// The row of a free lock keeps the last token. The row is deleted once its token, tombstones and
-// last lease's end are a day old. A token from a clock that was ahead delays this.
+// The row of a free lock keeps the last token. The row is deleted once its token, its tombstones
+// (withdrawn owners) and last lease's end are a day old. A token from a fast clock delays this.
 //
 // # Settings that matter
 //
@@ -86,18 +86,18 @@
 // after max_connect_errors of them. If a new connection is not needed, the backend keeps it for
 // later. Each connection sets the session settings that the statements need, whatever the server's
 // settings and init_connect are. These are sql_mode, completion_type, isolation and access mode,
-// autocommit, character set, time zone and timestamp. The connection also sets lock waits of one
-// second and no secondary engine, and turns off sql_safe_updates and the limits on a statement's
-// rows and time. It ends any transaction or table lock that init_connect left open. binlog_format
-// must not be STATEMENT.
+// autocommit, character set, time zone and timestamp. The connection also limits a lock wait to one
+// second, and turns off the secondary engine, sql_safe_updates and the limits on a statement's rows
+// and time. It ends any transaction or table lock that init_connect left open. binlog_format must
+// not be STATEMENT.
 //
 // # Rights
 //
 // The user needs SELECT, INSERT, UPDATE and DELETE on the table, and CREATE unless the table
 // exists. "lockplugin-mysql ddl" prints CREATE TABLE and GRANT. GET_LOCK must be allowed. Percona
-// XtraDB Cluster allows it with pxc_strict_mode=PERMISSIVE. All hosts must use one account or have
-// CONNECTION_ADMIN, because an account can wake only its own connections. No request goes to a
-// read-only server, such as a replica, even if the account may write. Waiters go on waiting.
+// XtraDB Cluster allows it with pxc_strict_mode=PERMISSIVE. All hosts must use one account, or
+// their accounts need CONNECTION_ADMIN to wake each other's waiters. No request goes to a read-only
+// server, such as a replica, even if the account may write. Waiters go on waiting.
 //
 // # Where is what
 //
@@ -108,6 +108,6 @@
 //   - backend.go: Open and Close; dial.go: connections; options.go: the options and the Spec
 //   - table.go: the table, and which of its rows are purged
 //
-// Package internal/statement has the texts of all statements and the rows that they return. Package
-// internal/conn has the connections and the meaning of their errors.
+// Package internal/statement builds all statements and reads the rows that they return. Package
+// internal/conn opens connections and classifies their errors.
 package mysql

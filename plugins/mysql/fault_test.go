@@ -159,9 +159,9 @@ func TestLostFirstWaiter(t *testing.T) {
 	}
 }
 
-// TestFreedWhileAcquireWaits lets another owner's acquire wait for the row while the lock is
-// released. The acquire is sent before the release and runs after it. The acquire must leave the
-// lock to the first waiter.
+// TestFreedWhileAcquireWaits sends an acquire while a transaction keeps the lock's row locked. The
+// transaction then frees the lock and commits. The acquire runs after that, and must leave the lock
+// to the first waiter.
 func TestFreedWhileAcquireWaits(t *testing.T) {
 	w := newFixture(t)
 	acquire(t, w.b, want("jobs", 10*time.Second))
@@ -184,8 +184,8 @@ func TestFreedWhileAcquireWaits(t *testing.T) {
 	}
 }
 
-// TestGoneWaiterIsPassed puts queue entries of the previous version of this program first in the
-// queue. These waiters give no signs of life, so the next waiter must be granted the lock at once.
+// TestGoneWaiterIsPassed puts two queue entries of this program's previous version first in the
+// queue. Their waiters give no signs of life, so the next waiter must be granted the lock at once.
 func TestGoneWaiterIsPassed(t *testing.T) {
 	w := newFixture(t)
 	r := acquire(t, w.b, want("jobs", 10*time.Second))

@@ -103,8 +103,8 @@ func TestGrantFromTheFuture(t *testing.T) {
 	}
 }
 
-// TestFirstUseOfAGrant lets the store grant a lock to a waiter. The waiter's next operation, of any
-// kind, must release the lock or make the grant a lease that a later TryAcquire does not renew.
+// TestFirstUseOfAGrant lets the store grant a lock to a waiter. The waiter's next operation must
+// release the lock or turn the grant into a lease. A later TryAcquire must not renew this lease.
 func TestFirstUseOfAGrant(t *testing.T) {
 	w := newFixture(t)
 	b, ctx := w.b, t.Context()

@@ -14,7 +14,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/mysql/internal/statement"
 )
 
-// newNonce returns a random number above 1. The attempt column uses 0 and 1 for other things.
+// newNonce returns a random number above 1. In the attempt column, 0 and 1 have other meanings.
 func newNonce() uint64 { return rand.Uint64()>>1 | 2 }
 
 func newOperation(r driver.Request) statement.Operation {
@@ -67,7 +67,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.renewals.one(ctx, r).Err
 }
 
-// Release sends one statement. It sends more if it must still wake a waiter or grant it the lock.
+// Release sends one statement. It sends more if it must still wake a waiter or grant one the lock.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Keep > 0 {
 		return b.shortens.one(ctx, r).Err
@@ -84,7 +84,6 @@ func (b *Backend) runRenewals(ctx context.Context, s *conn.Session, ops []statem
 	if int(n) == len(ops) {
 		return results, nil, nil
 	}
-	// A lease that is no longer in its row was not renewed.
 	return results, nil, b.missing(ctx, s, ops, results, func(r statement.Row, a statement.Operation) bool {
 		return r.Held() && r.Owner == a.Owner && r.Token == a.Token
 	})
@@ -135,7 +134,7 @@ func (b *Backend) then(ctx context.Context, s *conn.Session, ops []statement.Ope
 
 // endLeases releases the leases of ops. It returns the number of leases that existed, and the
 // statement's reply; see [statement.Release]. A failed block of statements may leave a transaction
-// open. So endLeases marks the session broken, and closing the session rolls the transaction back.
+// open. So endLeases then marks the session broken, and closing it rolls the transaction back.
 func (b *Backend) endLeases(ctx context.Context, s *conn.Session, nonce uint64, ops []statement.Operation, alone bool) (n int64, reply uint64, err error) {
 	if !alone || !s.Server.MariaDB {
 		return s.Exec(ctx, statement.Release(b.table, nonce, ops, alone))
@@ -163,7 +162,8 @@ func (b *Backend) missing(ctx context.Context, s *conn.Session, ops []statement.
 }
 
 // runSingle returns a function that runs one operation's statement, which the text function makes.
-// It then wakes the waiter that the reply names, or grants the lock to the next waiter.
+// That function's second result wakes the waiter that the reply names, or grants the lock to the
+// next waiter.
 func (b *Backend) runSingle(text func(table string, r driver.Request) string) func(context.Context, *conn.Session, []statement.Operation) ([]driver.Result, func(), error) {
 	return func(ctx context.Context, s *conn.Session, ops []statement.Operation) ([]driver.Result, func(), error) {
 		n, reply, err := s.Exec(ctx, text(b.table, ops[0].Request))
@@ -184,8 +184,8 @@ func (b *Backend) runSingle(text func(table string, r driver.Request) string) fu
 //
 // Note: Withdraw cannot just kill the connection of a request. If a plugin is killed, the server
 // goes on with its statements, and the next plugin process does not know the connections of these
-// statements. A statement may also still lie unread in a socket. A tombstone (a mark in the row
-// that names the owner) stops such a statement, because the statement locks and reads that row.
+// statements. A statement may also still lie unread in a socket. A tombstone (a mark of the owner
+// in the lock's row) stops such a statement, because the statement locks and reads that row.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 	r := driver.Request{Name: name, Owner: owner}
 	if err := ready(ctx, r); err != nil {

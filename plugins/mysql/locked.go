@@ -30,21 +30,21 @@ import (
 const (
 	// If a statement takes longer than slowAfter, the backend assumes that it waits for a locked row,
 	// because a commit takes far less time. A statement of renewals gets an eighth of the time until
-	// their deadline, at most slowestAfter. With less time, a busy server would get every renewal
-	// twice. A statement that is sent again, on existing rows that were not locked, gets slowestAfter.
+	// their deadline, at most slowestAfter. If this time were shorter, a busy server would get every
+	// renewal twice. A second statement for existing rows that were not locked gets slowestAfter.
 	slowAfter     = 50 * time.Millisecond
 	slowestAfter  = 500 * time.Millisecond
 	patientShares = 8
 	// blockedFor is the shortest pause between two checks of locked rows.
 	blockedFor = 25 * time.Millisecond
-	// blockedRests is the shortest pause after a check of locked rows, in multiples of its duration.
+	// After a check of locked rows, the pause is at least blockedRests times as long as the check.
 	blockedRests = 3
 	// lookAtOnce is the largest number of rows that one query reads.
 	lookAtOnce = 500
 )
 
-// slotsOf returns the number of a pool's connections that may wait for a locked row. probesOf
-// returns the number that may test whether an INSERT would wait for a locked gap.
+// slotsOf returns how many connections of a pool may wait for locked rows at the same time.
+// probesOf returns how many connections may test whether an INSERT would wait for a locked gap.
 func slotsOf(connections int) int  { return max(1, connections/8) }
 func probesOf(connections int) int { return max(1, connections/4) }
 
@@ -81,7 +81,7 @@ type inFlight struct {
 	mu    sync.Mutex // also delays the next use of s until a KILL of the statement is over
 	s     *conn.Session
 	since time.Time     // when the statement began on s
-	yield func()        // gives this sender's place in the batcher to another; nil if it has none
+	yield func()        // lets another sender take this one's place in the batcher; nil if it has none
 	place chan struct{} // slots or probes if the statement has a place in that channel, otherwise nil
 	over  bool
 }
@@ -137,7 +137,7 @@ func (t *inFlight) slow() {
 	}
 }
 
-// take gets t a place in places (slots or probes) if needed, and reports whether t has a place.
+// If t has no place, take tries to get one in places. It reports whether t then has a place.
 func (t *inFlight) take(places chan struct{}) bool {
 	if t.place != nil {
 		return true
@@ -169,8 +169,8 @@ func (k *link) kill(ctx context.Context, target *conn.Session) error {
 	return err
 }
 
-// resendUnlocked sends an operation of a killed statement again if its row is not locked. It adds
-// the other operations to l.blocked, or all operations if t.trip is sure or probe.
+// resendUnlocked handles the operations of a killed statement. If t.trip is first, it sends again
+// each operation whose row is not locked. It adds all other operations to l.blocked.
 func (l *batcher) resendUnlocked(t *inFlight, batch []*pending) {
 	for _, p := range batch {
 		p.kills++
@@ -235,7 +235,7 @@ func (k *link) locked(ps []*pending) (map[string]bool, error) {
 	return found, err
 }
 
-// blockedOps are operations that wait because another client has locked their row or its gap.
+// blockedOps wait because another client has locked their row, or the gap for their new row.
 type blockedOps struct {
 	mu      sync.Mutex
 	waiting []*pending
@@ -287,7 +287,7 @@ func (k *blockedOps) run(b *link) {
 
 // look sends the operations whose row is not locked. While slots has room, it sends operations on
 // locked rows, each alone and the oldest first. While probes has room, it sends operations that
-// insert rows, each alone and the least often killed first. It returns the other operations.
+// insert rows, each alone and the least often killed first. It returns those that still wait.
 func (k *blockedOps) look(b *link, todo []*pending) (rest []*pending) {
 	var wanted []*pending
 	for _, p := range todo {

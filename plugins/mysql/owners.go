@@ -10,9 +10,9 @@ import (
 )
 
 // owners remembers, for each owner, the requests that this process has sent and their outcome. A
-// withdrawn owner whose requests were all answered needs no tombstone (a mark in the row that makes
-// the store refuse the owner). Tombstones are expensive, because every statement on the row reads
-// them for a minute or two. A lock with thousands of tombstones came to a standstill.
+// withdrawn owner whose requests were all answered needs no tombstone (a mark in the lock's row,
+// which makes the store refuse the owner). Tombstones are expensive, because every statement on the
+// row reads them for a minute or two. A lock with thousands of tombstones came to a standstill.
 //
 // An owner may be forgotten some time after its last request. If a forgotten owner is withdrawn, it
 // gets a tombstone, which is safe. After a restart of the plugin, core withdraws an owner before
@@ -29,7 +29,7 @@ const (
 	// an owner is forgotten after 0.4 s.
 	ownersKept = 4096
 	// goneFor is the shortest time for which this process refuses a withdrawn owner. goneKept is the
-	// largest number of withdrawn owners that this process remembers. Further ones get a tombstone.
+	// largest number of withdrawn owners that are remembered. Any further owner gets a tombstone.
 	goneFor  = time.Minute
 	goneKept = 1 << 16
 	// settleFor limits how long a withdrawal waits for replies to the owner's earlier requests.

@@ -15,9 +15,9 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// TestContenders lets 16 hosts with 4 goroutines each contend for one lock, for
-// as many seconds as LOCKBENCH_MYSQL_CONTEND says. In this time, any error of
-// an acquire fails the test, such as a deadlock or a lock wait timeout.
+// TestContenders lets 16 hosts with 4 goroutines each contend for one lock, for as many seconds as
+// LOCKBENCH_MYSQL_CONTEND says. In this time, any error of an acquire, such as a deadlock or a lock
+// wait timeout, fails the test.
 func TestContenders(t *testing.T) {
 	w := newFixture(t)
 	const hosts, each = 16, 4

@@ -67,8 +67,8 @@ func TestRenewalsOfABusyServer(t *testing.T) {
 }
 
 // TestRenewalsBesideALockedRow checks that leases are renewed while another client keeps one other
-// row locked. On MariaDB 11.8, and with this server option on older versions, every statement that
-// reads a locked row waits for it.
+// row locked. With innodb_snapshot_isolation, which MariaDB 11.8 sets by default, every statement
+// that reads a locked row waits for that row.
 func TestRenewalsBesideALockedRow(t *testing.T) {
 	w := fixtureAt(t, mysqlserver.Address(own(t, &mysqlserver.Options{Args: []string{"--loose-innodb-snapshot-isolation=ON"}})))
 	renewals := leases(t, w.b, 300)

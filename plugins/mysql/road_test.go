@@ -189,8 +189,8 @@ func TestDemotedWithoutACut(t *testing.T) {
 	}
 }
 
-// TestDeadIdleConnections drops all data on all connections but the newest, as a firewall does that
-// has forgotten them. No lease with a short TTL may be lost, because new connections work.
+// TestDeadIdleConnections drops all data on all connections but the newest, as if a firewall had
+// forgotten them. No lease with a short TTL may be lost, because new connections work.
 func TestDeadIdleConnections(t *testing.T) {
 	s := own(t, nil)
 	for _, ttl := range []time.Duration{2 * time.Second, 4 * time.Second} {

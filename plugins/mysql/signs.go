@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// Signs of life go on for signsGoOn after the last waiter has begun to wait.
+	// After its last waiter has begun to wait, a process gives signs of life for another signsGoOn.
 	signsGoOn = 2 * time.Second
 	// signWithin is the time that the server may take to answer the statement that gives a sign.
 	signWithin = kit.LongestSpan
@@ -31,12 +31,12 @@ const (
 // process is frozen.
 //
 // The session holds a second user lock, named after its wake id. On MariaDB a waiter sleeps by
-// waiting for this lock, which is never free. MariaDB's SLEEP would not do, because all sessions
-// that run SLEEP share one mutex. A KILL QUERY that finds the mutex taken can deadlock with the
-// SLEEP that it should end. After a deadlock, each SLEEP and KILL on the server takes two seconds.
-// In rounds of 40 kills on MariaDB 10.11, SLEEP led to a deadlock in 2 to 5 of 100 rounds, and
-// GET_LOCK in none of 600. On MySQL waiters use SLEEP, because MySQL's GET_LOCK waits only whole
-// seconds, and its SLEEP has no such mutex.
+// waiting for this lock, which is never free. A waiter on MariaDB must not use SLEEP, because all
+// sessions that run SLEEP share one mutex. A KILL QUERY that finds the mutex taken can deadlock
+// with the SLEEP that it should end. After a deadlock, each SLEEP and KILL on the server takes two
+// seconds. In rounds of 40 kills on MariaDB 10.11, SLEEP led to a deadlock in 2 to 5 of 100 rounds,
+// and GET_LOCK in none of 600. On MySQL waiters use SLEEP, because MySQL's GET_LOCK waits for
+// whole seconds only, and its SLEEP has no such mutex.
 //
 // Dialing the session takes many round trips, but a waiter must enter the queue at once. Until
 // the first sign is given, a waiter's queue entry counts as a sign, and the waiter polls.
@@ -151,7 +151,7 @@ func (d *signs) give(k *link) (err error) {
 	return nil
 }
 
-// lost records that the named user lock was free. If d.s had held it, d.s has ended.
+// lost records that the named user lock was free. If d.s took that lock, the server has ended d.s.
 func (d *signs) lost(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

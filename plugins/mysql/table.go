@@ -47,7 +47,7 @@ func (k *link) create(ctx context.Context, s *conn.Session) error {
 }
 
 const (
-	// purgeEvery is the mean time between two purges of a host. A purge deletes unused rows.
+	// purgeEvery is the mean time between two purges by one host. A purge deletes unused rows.
 	purgeEvery = time.Hour
 	// purgeAtOnce is the largest number of rows that one statement of a purge reads or locks.
 	purgeAtOnce = 500
@@ -104,7 +104,7 @@ func (b *Backend) purge(ctx context.Context) (int, error) {
 }
 
 // idlers reads the next rows, whose names follow *after. It sets *after to the last name read, and
-// returns the names of unused rows. It locks no rows. A DELETE would lock every row that it reads.
+// returns the names of unused rows. Unlike a DELETE, it does not lock the rows that it reads.
 func (b *Backend) idlers(ctx context.Context, s *conn.Session, after *string) (names []string, rows int, err error) {
 	err = s.Query(ctx, statement.Unused(b.table, *after, purgeAtOnce), func(v []sqldriver.Value) error {
 		*after = conn.String(v[0])

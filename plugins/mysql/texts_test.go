@@ -170,7 +170,7 @@ func (w *bench) ask(ctx context.Context, l *batcher, knows func(*Backend, string
 	return append(results, driver.Result{})[0], err
 }
 
-// For each operation, ways has functions that send it by different texts and must agree.
+// For each operation, ways has functions that send different SQL texts. Their results must agree.
 var ways = map[string][]way{
 	"acquire": {alone(acquiresOf, nothing), alone(acquiresOf, heldBefore), alone(acquiresOf, waitedFor), among(acquiresOf, nothing), among(acquiresOf, waitedFor)},
 	"renew":   {alone(renewalsOf, nothing), among(renewalsOf, nothing)},
@@ -238,7 +238,7 @@ func TestTextsAgree(t *testing.T) {
 	}
 }
 
-// FuzzTexts is TestTextsAgree for other situations.
+// FuzzTexts repeats TestTextsAgree for other situations.
 func FuzzTexts(f *testing.F) {
 	w := newBench(f)
 	f.Add(uint64(situations))

@@ -27,14 +27,14 @@ import (
 // ends. The server's clock gives the time from the start of the sleeping statement to the grant's
 // end. The waiter counts this time from an earlier instant, when it sent the statement. If the
 // server's clock is turned back during the sleep, the lease is shorter. If the clock is turned
-// forward, the lease would be longer. But the waiter rejects such a grant, because it seems to be
-// made after the reply. No crash undoes a grant that a waiter knows of, because the waiter is woken
-// after the commit. If a waiter wakes without a KILL, the grant in the row may not be on disk yet.
-// In that case the waiter asks for the lock, which needs a commit (see [statement.Confirm]). An
-// unused grant to a waiter ends after a first span (0.5 to 2 s, see [kit.Distance]). So a waiter
+// forward, the lease would be longer. But then the grant seems to be made after the reply, so the
+// waiter rejects the grant. No crash undoes a grant that a waiter knows of, because the waiter is
+// woken after the commit. If a waiter wakes without a KILL, the grant in the row may not be on disk
+// yet. In that case the waiter asks for the lock, which needs a commit (see [statement.Confirm]).
+// An unused grant to a waiter ends after a first span (0.5 to 2 s, see [kit.Distance]). So a waiter
 // that is frozen, or killed just when it is granted the lock, delays the other waiters by a first
-// span. These sleep for at most a first span, and then find the lock free. A release skips a waiter
-// whose process gives no signs of life.
+// span. The other waiters sleep for at most a first span, and then find the lock free. A release
+// skips a waiter whose process gives no signs of life.
 //
 // Note: four other designs were rejected. If the holder held a user lock named after the lock, each
 // lease would need one more round trip and a connection, and a lost machine would keep the lock for
@@ -45,7 +45,7 @@ import (
 const (
 	// pollFrom and pollTo are the shortest and the longest pause of a waiter that polls.
 	pollFrom, pollTo = 15 * time.Millisecond, 45 * time.Millisecond
-	// If the server refuses GET_LOCK, the pause of a polling owner doubles up to slowerPolls times.
+	// If the server refuses GET_LOCK, each poll doubles an owner's pause, at most slowerPolls times.
 	slowerPolls = 3
 )
 
@@ -62,12 +62,12 @@ type queue struct {
 // wake-up, or until the owner should ask for the lock. On MySQL a third statement reads the grant.
 // On MariaDB all three statements are one block.
 //
-// Note: MySQL has no such blocks. Two statements in one packet would save a round trip. But if a
-// KILL QUERY comes between them, the server drops the second one without a reply, and the waiter
-// would hang until its deadline. This was seen with MariaDB 10.11, and MySQL's source has the same
-// loop over the statements of a packet. For the same reason, the sleep and the reading of the grant
-// cannot share a packet. MySQL 9 runs the next statement if the KILL QUERY comes during the sleep,
-// but not if it comes just after the sleep.
+// Note: MySQL has no blocks of statements. Sending the first two statements in one packet would
+// save a round trip. But if a KILL QUERY comes between them, the server drops the second one
+// without a reply, and the waiter would hang until its deadline. This was seen with MariaDB 10.11,
+// and MySQL's source has the same loop over the statements of a packet. For the same reason, the
+// sleep and the reading of the grant cannot share a packet. MySQL 9 runs the next statement if the
+// KILL QUERY comes during the sleep, but not if it comes just after the sleep.
 func (q *queue) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, _ error) {
 	if err := ready(ctx, r); err != nil {
 		return none, err
@@ -122,7 +122,7 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 	}
 	lock, tried, err := q.signs.begin(q.link)
 	if tried != nil || !q.waits.Ready() {
-		// Enter the queue over a connection for statements, because dialing a new one takes long.
+		// Enter the queue over a connection for statements, because dialing a new connection takes long.
 		if err := q.enter(ctx, r); err != nil {
 			return none, err
 		}
@@ -174,10 +174,10 @@ func (q *queue) wait(ctx context.Context, o *owner, r driver.Request, most time.
 }
 
 // The method sleep puts r's owner into the queue and sleeps, for at most a first span (0.5 to 2 s)
-// at a time. After each sleep it checks whether the lock is free, because a wake-up may be lost or
-// an earlier waiter may be dead. If the store has granted the lock to r's owner, it returns the
-// grant as g. It reports whether the owner was withdrawn, and whether a KILL interrupted the sleep
-// (woken). GET_LOCK then returns NULL and SLEEP returns 1, or the statement fails.
+// at a time. After each sleep it checks whether the lock is free, because a wake-up may have been
+// lost or an earlier waiter may be dead. If the store has granted r's owner the lock, sleep returns
+// the grant as g. It reports whether the owner was withdrawn, and whether a KILL interrupted the
+// sleep (woken). After a KILL, GET_LOCK returns NULL and SLEEP returns 1, or the statement fails.
 func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r driver.Request, most time.Duration, gaveUp func() bool) (g driver.Grant, withdrawn, woken bool, err error) {
 	for end := time.Now().Add(most); ; {
 		piece := max(min(time.Until(end), q.signs.distance.FirstSpan()), 0).Truncate(time.Microsecond)
@@ -218,8 +218,8 @@ func (q *queue) sleep(ctx context.Context, s *conn.Session, lock string, r drive
 	}
 }
 
-// granted returns the grant that the store made to r's owner, for r's TTL. The sleeping statement
-// was sent at the instant sent. The parameter end is the time from that statement's start in the
+// granted returns the grant that the store made to r's owner, for r's TTL. The parameter sent is
+// when the sleeping statement was sent, and end is the time from that statement's start in the
 // server to the grant's end. If the grant seems to be made in the future, the server's clock was
 // turned forward. In that case granted returns the zero Grant, and the owner asks for the lock.
 func granted(r driver.Request, sent time.Time, token uint64, end time.Duration) driver.Grant {

@@ -27,7 +27,7 @@ const (
 	// After that time, the call's operations on other rows are sent again in one call. Each operation
 	// on the locked row gets a separate call. The limit of these new calls is morePatience.
 	patience, morePatience = "50ms", "1s"
-	// If a lock's row was found locked, the lock's operations get separate calls for stuckFor.
+	// After its row was found locked, a lock's operations get separate calls for the next stuckFor.
 	stuckFor = 2 * time.Second
 )
 

@@ -33,9 +33,9 @@ func (s *server) durability() string {
 	return fmt.Sprintf("fsync=%s, full_page_writes=%s, synchronous_commit=%s", s.fsync, s.pages, s.commit)
 }
 
-// A server is identified by its start time and its listening address. A name stored
-// in the data would not do, because a standby has the same data as its primary. The
-// start time is written as a number, because its text would depend on the time zone.
+// A server is identified by its start time and its listening address. A name stored in the data
+// would not be enough, because a standby has the same data as its primary. The start time is
+// written as a number, because its text would depend on the time zone.
 const (
 	identify = `SELECT concat_ws(' ', current_setting('server_version_num'), inet_server_addr(), inet_server_port(), 'of', extract(epoch FROM pg_postmaster_start_time()))`
 	describe = identify + `, current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
@@ -77,8 +77,8 @@ func (b *Backend) through(c *pgxpool.Config) *pgxpool.Config {
 const leadsTo = "server"
 
 // admit refuses a new connection to a read-only server, and to another server while the server in
-// use still answers. It adds only one round trip, because a dial of a distant server already takes
-// several.
+// use still answers. It asks the server only once, because a dial of a distant server already takes
+// several round trips.
 func (b *Backend) admit(ctx context.Context, c *pgconn.PgConn) error {
 	said, err := ask1(ctx, c, describe)
 	if err != nil {
@@ -294,7 +294,7 @@ const (
 	cannotConnectNow     = "57P03"
 )
 
-// advice has advice for the user, by error code, about errors that a retry does not cure.
+// advice maps the codes of errors that a retry does not cure to advice for the user.
 var advice = map[string]string{
 	wrongPassword:      "check username and password",
 	noRole:             "check username, pg_hba.conf, and whether the server wants tls_enabled=true or the role a certificate (tls_cert_file)",

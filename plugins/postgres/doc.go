@@ -65,10 +65,10 @@
 // Behind a pooler that gives a connection to another client after each transaction, everything
 // works except notices. To get notices, set Options.ListenAddress to an address of the server
 // itself. Without such an address, waiters poll, and Check fails unless ListenAddress is "none".
-// PgBouncer keeps requests while the server is down, so an outage is noticed only after
+// PgBouncer keeps requests while the server is down, so the backend notices an outage only after
 // Options.RequestTimeout.
 //
-// No other setting of a role or a database changes how locks work.
+// No setting of a role or a database, except synchronous_commit, changes how locks work.
 //
 // # Rights
 //

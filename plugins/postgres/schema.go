@@ -99,7 +99,7 @@ func (b *Backend) Check(ctx context.Context) error {
 }
 
 const (
-	// sweepEvery is the mean interval between two sweeps of a host. A sweep deletes expired rows.
+	// sweepEvery is the mean interval between two sweeps by one host. A sweep deletes expired rows.
 	sweepEvery = time.Minute
 	// purgePart is the mean number of sweeps per purge of the locks table.
 	purgePart = 60

@@ -20,8 +20,8 @@ import (
 
 const (
 	// signEvery is the interval between the heartbeats ("signs of life") of a process with waiters. A
-	// sign is valid for signBeside longer than the store's grant to a waiter lasts. The process sends
-	// signs until signsGoOn after its last waiter began to wait.
+	// sign stays valid longer than the store's grant to a waiter lasts, by signBeside. After its last
+	// waiter began to wait, the process sends signs for another signsGoOn.
 	signEvery, signBeside, signsGoOn = 200 * time.Millisecond, 100 * time.Millisecond, 2 * kit.LongestSpan
 	// placeFor is the time that a waiter stays in the queue after its Wait has returned, if its
 	// process gives signs of life.
@@ -105,7 +105,7 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 		}
 	}
 	if p.left > 0 {
-		most = min(most, p.left+time.Millisecond) // else a dead waiter delays r's owner by two spans
+		most = min(most, p.left+time.Millisecond) // otherwise a dead waiter delays r's owner by two spans
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -122,9 +122,9 @@ func (b *Backend) waitOnce(ctx context.Context, r driver.Request, most time.Dura
 }
 
 // sleep registers the owner for notices, before the owner enters the queue. It returns how long the
-// owner waits, and how long it then stays in the queue (after). If no notices arrive, the wait is
-// short, because the owner polls. In that case, no sign of life shows whether the owner's process
-// lives, so the store may reserve a free lock for a dead owner for the duration after.
+// owner waits, and how long the owner then stays in the queue (after). If no notices arrive, the
+// wait is short, because the owner polls. In that case, no sign of life shows whether the owner's
+// process lives, so the store may reserve a free lock for a dead owner while it stays in the queue.
 func (l *listener) sleep(owner string, most time.Duration) (_ *sleeper, wait, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *listener) hearing() string {
 }
 
 // sign returns the process name and the number of a new sign of life. The result due is false if
-// notices do not arrive, or if the last sign is younger than the duration old.
+// notices do not arrive, or if the last sign is younger than the parameter old says.
 func (l *listener) sign(old time.Duration) (process string, us int64, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -319,7 +319,7 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	if err := l.test(ctx, conn, process); err != nil {
 		return err
 	}
-	// The session holds this advisory lock until it ends. The SQL function pass1 looks for it.
+	// The session holds this advisory lock until it ends. The SQL function pass1 tests the lock.
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(hashtextextended($1::text, 0))", process); err != nil {
 		return err
 	}
@@ -331,8 +331,8 @@ func (l *listener) listen(c *pgxpool.Config) error {
 	}
 }
 
-// test sends a notice over a connection of the pool. If conn does not get it, the two connections
-// lead to different servers, or a pooler has given conn's session to another client.
+// test sends a notice over a connection of the pool. If conn does not get the notice, the two
+// connections lead to different servers, or a pooler has given conn's session to another client.
 func (l *listener) test(ctx context.Context, conn *pgx.Conn, process string) error {
 	c, err := l.b.connection(ctx)
 	if err != nil {

@@ -169,8 +169,8 @@ func (b *Backend) Close(ctx context.Context) error {
 	return nil
 }
 
-// Break ends the lease with this token, of the lock called name; see driver.Admin. A lock that
-// another program took by SET NX has no token, so Break cannot end it.
+// Break ends the lease of the lock called name if the lease has this token; see driver.Admin. A
+// lock that another program took by SET NX has no token, so Break cannot end it.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	return wrap("break", name, b.node.Break(ctx, name, token))
 }
@@ -190,8 +190,8 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 	return wrap("list", prefix, err)
 }
 
-// lookEvery is the interval at which Observe reads a lock's key. It must read the key, because
-// other kinds of clients publish nothing when they take or delete the key.
+// lookEvery is the interval at which Observe reads a lock's key. Observe must read the key, because
+// other kinds of clients publish nothing when they take or delete it.
 const lookEvery = 250 * time.Millisecond
 
 // Proclaim replaces the value that a lease publishes; see driver.Lock.

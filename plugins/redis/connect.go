@@ -114,8 +114,8 @@ func (b *Backend) watchPolicy() {
 	}
 }
 
-// refused wraps the reason why the method connected refuses a connection. go-redis unwraps the
-// error once, which would lose the reason without this wrapper.
+// refused wraps an error of the method connected, which refuses a connection. go-redis unwraps this
+// error once. Without refused, that would lose the reason.
 type refused struct{ error }
 
 func (r refused) Unwrap() []error { return []error{r.error} }
@@ -143,7 +143,7 @@ func (b *Backend) Check(ctx context.Context) error {
 		return errors.Join(b.node.Refusal(), b.checkReplicas(s), b.identity.Recent())
 	})
 	if err == nil {
-		// Of the errors of the wake-up connection, only ErrDenied counts. Others only delay grants.
+		// Only ErrDenied counts. Any other error of the wake-up connection only delays grants.
 		if _, e := b.node.Wakeups.Ready(ctx); errors.Is(e, driver.ErrDenied) {
 			err = e
 		}

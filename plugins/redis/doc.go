@@ -2,10 +2,10 @@
 // behind Sentinel, or a node of a Cluster.
 //
 // A lock is a string key with an expiry. A script takes the lock by SET NX PX and makes the fencing
-// token. It is the last token plus 1, or the server's clock in microseconds if that is higher. So
-// tokens rise even after a loss of data. The key's value has the owner, the token, the label and
-// the published value. Before a script changes a lease, it compares the owner, the token or both.
-// This is the pattern of https://redis.io/docs/latest/commands/set/ plus a token.
+// token. The token is the last one plus 1, or the server's clock in microseconds if that is higher.
+// So tokens rise even after a loss of data. The key's value has the owner, the token, the label and
+// the published value. Before a script changes a lease, it compares owner, token or both with the
+// request. This is the pattern of https://redis.io/docs/latest/commands/set/ plus a token.
 //
 // Replication is asynchronous, so a failover may lose a grant and its token. After such a loss, the
 // next token is higher only if the new master's clock is not behind the old one's. WaitReplicas

@@ -49,8 +49,8 @@ func through(t *testing.T, s *servers.Server) (*inject.Proxy, *Backend) {
 	return p, b
 }
 
-// A release grants the lock to the first waiter, with the waiter's label and value. The grant lasts
-// 0.5 s, or the TTL if shorter. The waiter counts it from its last sign of life before the grant.
+// A release grants the first waiter the lock, with the waiter's label and value. The grant lasts
+// 0.5 s, or the TTL if less. The waiter counts from its last sign of life before the grant.
 func TestReleaseGrants(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -81,8 +81,8 @@ func TestReleaseGrants(t *testing.T) {
 	}
 }
 
-// After the store has granted a waiter the lock for 0.5 s, any operation of the waiter works as
-// with an ordinary lease. A later acquire by the same owner is refused.
+// After the store has granted a waiter the lock for 0.5 s, the waiter's first operation may be of
+// any kind, and works as with an ordinary lease. A later acquire by the same owner is refused.
 func TestFirstUseOfAGrant(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -221,8 +221,8 @@ func TestFreeLockIsGrantedToTheFirst(t *testing.T) {
 	}
 }
 
-// A release and a withdrawal in a batch grant locks to waiters between the batch's acquires. All
-// tokens still rise in order, even if the server's clock is behind the tokens.
+// Between the acquires of a batch, a release and a withdrawal grant locks to waiters. All tokens of
+// the batch still rise in order, even if the server's clock is behind the tokens.
 func TestTokensRiseThroughABatch(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)

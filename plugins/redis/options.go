@@ -45,7 +45,7 @@ type Options struct {
 	SentinelPassword     string `key:"sentinel_password" secret:"true" doc:"password of the sentinels"`
 	SentinelPasswordFile string `key:"sentinel_password_file" doc:"file with the password of the sentinels, read again for each connection"`
 	// SentinelTLSEnabled says whether connections to the sentinels use TLS. If it is nil, they use TLS
-	// if connections to the servers do. The other TLS fields apply to both kinds of connections.
+	// if connections to the servers use TLS. The other TLS fields apply to both kinds of connections.
 	SentinelTLSEnabled *bool `key:"sentinel_tls_enabled" doc:"connect to the sentinels with TLS, by the tls keys, or without; as to the servers when not set"`
 	// Cluster says that Address names nodes of a Redis Cluster.
 	Cluster bool `key:"cluster" default:"false" doc:"address names nodes of a Redis Cluster"`
@@ -57,7 +57,7 @@ type Options struct {
 	WaitTimeout  time.Duration `key:"wait_timeout" default:"200ms" doc:"how long to wait for them"`
 
 	// LookEvery is the interval, 100 ms to 1 h, at which a host reads the server's maxmemory-policy
-	// and role, even if the host sends no requests. The host may notice a change that late. It pings a
+	// and role, even without requests. The host may notice a change only at the next read. It pings a
 	// silent connection for wake-ups every 2 s, or at intervals of twice LookEvery if they are longer.
 	LookEvery time.Duration `key:"look_every" default:"1s" doc:"how often the server is asked for its maxmemory-policy and role; wake-ups are pinged half as often; 100ms to 1h"`
 

@@ -78,8 +78,8 @@ func TestPolicyWithAMasterDown(t *testing.T) {
 	}
 }
 
-// A master that evicts keys and then freezes still counts as evicting, because when it resumes it
-// executes the requests that it has received.
+// A master that evicts keys and then freezes still counts as evicting, because it executes the
+// received requests when it resumes.
 func TestPolicyOfAFrozenMaster(t *testing.T) {
 	servers, opts := startCluster(t, 3, "cluster-require-full-coverage no")
 	ctx := t.Context()

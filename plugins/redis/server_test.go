@@ -118,7 +118,7 @@ func TestLeastRights(t *testing.T) {
 	if err := b.Observe(ctx, "a", func(driver.Holder) { cancel() }); !errors.Is(err, context.Canceled) {
 		t.Errorf("observe: %v", err)
 	}
-	// Durability must be known without CONFIG, which this user may not run, as on a managed server.
+	// This user may not run CONFIG, as on a managed server. Durability must still be known.
 	if got := b.Properties().Durability; got != "no appendonly" {
 		t.Errorf("durability %q", got)
 	}

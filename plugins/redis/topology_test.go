@@ -60,7 +60,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// useEverything acquires, lists, observes, renews, waits, releases and withdraws, on two hosts.
+// useEverything calls most operations of a backend, on two hosts.
 func useEverything(t *testing.T, o Options) {
 	t.Helper()
 	ctx := t.Context()

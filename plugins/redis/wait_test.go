@@ -301,7 +301,7 @@ func TestIdleWaitersAreCheap(t *testing.T) {
 	}
 }
 
-// When the connection for wake-ups breaks, all waiters are woken, because a wake-up may be lost.
+// When the connection for wake-ups breaks, all waiters are woken: a wake-up may have been lost.
 func TestBrokenConnectionWakes(t *testing.T) {
 	s := start(t, nil)
 	b, c := connect(t, at(s)), plain(t, s)
@@ -345,7 +345,7 @@ func commandCalls(info, name string) float64 {
 }
 
 // A waiter's repeated acquire, which keeps its place in the queue, adds at most 200 bytes to the
-// server's log. Note: rewriting the whole queue would add 0.7 MB a second for 100 hosts.
+// append-only file. Note: rewriting the whole queue would add 0.7 MB a second for 100 hosts.
 func TestPlacesAreKeptCheaply(t *testing.T) {
 	s := start(t, &redisserver.Options{AppendFsync: redisserver.FsyncEverySec})
 	b, c := connect(t, at(s)), plain(t, s)

@@ -258,8 +258,8 @@ func (a *acquisition) undo(err error) (more bool) {
 // valueHeads returns the beginnings of all values that this attempt may have written to the lock's
 // key: with the guessed token, without a token, or with the second round's token. The undo deletes
 // only values with such a beginning. When a late undo arrives, a later attempt of the same owner
-// may have the lock on the node, with other tokens. The undo can delete a value of that attempt
-// only if it has no token, and such a value counts for no majority.
+// may have the lock on the node, with other tokens. The undo can delete that attempt's value only
+// if the value has no token, and then the value counts for no majority.
 func (a *acquisition) valueHeads() string {
 	heads := "\n" + redisnode.LeaseID(a.r.Owner, 0) + "\n" + a.r.Owner + " " + a.guessed()
 	if a.now.kind == kindToken {
@@ -290,7 +290,7 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 	return false
 }
 
-// neverSent reports whether no voting node has got the request, or ever will.
+// neverSent reports whether no voting node has got the request or can still get it.
 func neverSent(votes []vote) bool {
 	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }
@@ -304,7 +304,7 @@ func neverSent(votes []vote) bool {
 // node should have seen. A node that has seen this token or a higher one grants the lock without a
 // token, and returns the highest token that it has seen. A second round then writes a higher token.
 
-// guess returns a token that no node, or few nodes, have seen. The caller must hold b.sending until
+// guess returns a token that at most a few nodes have seen. The caller must hold b.sending until
 // its request is queued. So each node gets the requests in the order of their guesses.
 //
 // The guess is based on the median of the nodes' clocks, so that one fast clock does not raise all

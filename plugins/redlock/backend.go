@@ -31,7 +31,7 @@ type Backend struct {
 	began  time.Time
 
 	// sending is locked while requests are added to the nodes' queues. So all nodes get the requests
-	// in the same order, in which the guessed tokens rise.
+	// in the same order, and guessed tokens rise in this order.
 	sending   sync.Mutex
 	guessed   uint64
 	repairing map[string]int // the number of lease copies under way, by owner
@@ -144,7 +144,7 @@ func (b *Backend) disconnected(n *node) {
 	n.runID = ""
 }
 
-// rest waits until a node's state has changed (and moved is closed) or until timeout fires.
+// rest waits until the channel moved is closed by a node's change of state, or timeout fires.
 func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-chan time.Time) error {
 	select {
 	case <-moved:
@@ -187,8 +187,8 @@ func duplicateNode(a, b string) error {
 	return fmt.Errorf("%w: address: %s and %s lead to one server, which would vote twice", driver.ErrDenied, a, b)
 }
 
-// closeGrace is the longest time that Close spends on sending nodes the requests that they missed.
-// A plugin has 700 ms for all of Close.
+// closeGrace is the longest time for which Close sends missed requests to nodes. A plugin has 700
+// ms for all of Close.
 const closeGrace = 400 * time.Millisecond
 
 // settle sends each node the missed requests that end leases or attempts. After Close, the backend

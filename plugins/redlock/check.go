@@ -51,7 +51,7 @@ func (b *Backend) refusals(ctx context.Context, votes []vote) []string {
 		err := votes[i].err
 		work.Go(func() {
 			if votes[i].yes() {
-				// Only ErrDenied is a refusal. Other errors of the wake-up connection only delay grants.
+				// Only ErrDenied is a refusal. Any other error of the wake-up connection only delays grants.
 				_, err = n.store.Wakeups.Ready(ctx)
 			}
 			if errors.Is(err, driver.ErrDenied) {

@@ -32,8 +32,8 @@ func newStore(t drivertest.T) store {
 	return s
 }
 
-// admit lets the nodes vote at once, by the command init. An operator may run it after an outage in
-// which no host ran, because no node can have missed a grant.
+// admit lets the nodes vote at once, by the command init. An operator may run init after an outage
+// in which no host ran, because no node can have missed a grant.
 func (s store) admit(ctx context.Context) error { return initialise(ctx, s.config("")) }
 
 // leftovers returns the keys that a conformance case has left and that do not expire within two
@@ -70,7 +70,7 @@ func keysThatStay(t drivertest.T, n *servers.Server) []string {
 	return left
 }
 
-// cancels returns the number of requests that the suite cancels at random. 0 means its default.
+// cancels returns the number of requests that the suite cancels at random, or 0 for its default.
 func cancels(t testing.TB) int {
 	text := os.Getenv("LOCKBENCH_REDLOCK_CANCELS")
 	if text == "" {

@@ -99,7 +99,7 @@ func (c *connection) lookAgain(ctx context.Context) error {
 	return nil
 }
 
-// late adds to a timeout error that node_timeout is the time limit for a reply.
+// late makes a timeout error say that node_timeout is the time limit for a reply.
 func (c *connection) late(err error) error {
 	if !timedOut(err) {
 		return err
@@ -116,7 +116,7 @@ func (c *connection) pause() time.Duration {
 	return lookEvery
 }
 
-// look reads the node's clock. If the node is in quarantine, look checks whether that is over.
+// look reads the node's clock. During a quarantine, look checks whether the quarantine is over.
 func (c *connection) look(ctx context.Context) error {
 	if err := c.vote(ctx, nil); err != nil || c.n.held.episode == "" {
 		return err

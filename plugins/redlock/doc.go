@@ -17,8 +17,8 @@
 // first gets the missed requests that end a lease or an attempt. A host sends all requests for
 // votes to a node over one connection, in order. Requests made at the same time share a script.
 //
-// Only a lease that a majority has granted or renewed is copied to nodes where the lock is free.
-// These nodes vote for the next renewal. So a minority never revives a lost lease.
+// A lease is copied to nodes where the lock is free, but only after a majority has granted or
+// renewed it. These nodes vote for the next renewal. So a minority never revives a lost lease.
 //
 // # What it was criticised for
 //
@@ -29,24 +29,24 @@
 // lock a second time. This package adds two things to the algorithm.
 //
 //   - Tokens. The token of a grant is higher than all tokens that a majority of nodes has seen.
-//     Before the caller gets the grant, a majority of nodes must store the token. A node stores it
-//     only if it still has the grant. A node's token counter is never below the node's clock in
-//     microseconds. So a lock's tokens rise even if nodes lose their data, if the nodes' clocks
-//     differ by less than MaxTTL. A paused holder may write to a resource after its deadline. A
-//     resource that checks tokens refuses such a write after it has seen a higher token.
+//     Before the caller gets the grant, a majority of nodes must store the token while they still
+//     have the grant. A node's token counter is never below the node's clock in microseconds. So if
+//     the nodes' clocks differ from each other by less than MaxTTL, a lock's tokens rise even if
+//     nodes lose their data. A paused holder may write to a resource after its deadline. A resource
+//     that checks tokens refuses such a write after it has seen a higher token.
 //   - Quarantine. A node's votes count only while the node's hash "~redlock" has the run id of its
 //     server. Each script compares the hash with the run id that was read when the connection was
-//     opened. After a restart or FLUSHALL, the two differ. The node's votes then do not count for
-//     the time MaxTTL, because leases that it has lost may last that long. This quarantine ends
-//     when one host has watched the node for MaxTTL. It also ends when the clocks of the node and
-//     of a majority have advanced by MaxTTL since the recorded start. TTLs above MaxTTL are
-//     refused. All hosts must use the same MaxTTL.
+//     opened. After a restart or FLUSHALL, the hash lacks this run id. The node's votes then do not
+//     count for the time MaxTTL, because leases that it has lost may last that long. This
+//     quarantine ends when one host has watched the node for MaxTTL. It also ends when the clocks
+//     of the node and of a majority have advanced by MaxTTL since the recorded start. TTLs above
+//     MaxTTL are refused. All hosts must use the same MaxTTL.
 //
 // Two weaknesses remain. If the clocks of a majority jump ahead, leases expire early, and two
-// owners may believe at once that they hold the same lock. A holder that is paused past its
-// deadline does not know that it has lost the lock. In both cases, only a check of tokens protects
-// the resource. Without this check, the lock avoids duplicate work but does not protect data. An
-// operator can also end a lease early, by Break or by FLUSHALL on a majority of nodes.
+// owners may believe at the same time that they hold the same lock. A holder that is paused past
+// its deadline does not know that it has lost the lock. In both cases, only a check of tokens
+// protects the resource. Without this check, the lock avoids duplicate work but does not protect
+// data. An operator can also end a lease early, by Break or by FLUSHALL on a majority of nodes.
 //
 // New nodes are in quarantine too. The command "lockplugin-redlock init" lets them vote at once. It
 // fails if only some of the nodes vote already, or if they vote with another MaxTTL.

@@ -210,7 +210,7 @@ func TestLateRequests(t *testing.T) {
 	eventually(t, "every node has the next lock", func() bool { return keyCount(t, nodes, "a") == 5 })
 }
 
-// After a renewal, nodes that missed the grant get a copy of the lease. They then vote for it.
+// After a renewal, nodes that missed the grant get a copy of the lease, and then vote for renewals.
 func TestRepair(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	ctx := t.Context()

@@ -117,8 +117,8 @@ const observeEvery = 100 * time.Millisecond
 // Observe follows the holder of the lock called name; see driver.Observer. It asks all nodes ten
 // times a second, in one batch for all locks that this host observes.
 //
-// Note: do not wait for messages from nodes instead. A node cannot know whether the holder on a
-// majority has changed.
+// Note: do not replace the polling by messages from nodes. A node cannot know whether the holder on
+// a majority has changed.
 func (b *Backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.observers.Follow(ctx, name, emit)
 }

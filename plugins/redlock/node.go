@@ -42,8 +42,8 @@ type node struct {
 	// ahead is the node's clock minus Backend.clock, in microseconds, measured when the last reply
 	// arrived. It is too small by the reply's travel time. It is 0 before the first reply.
 	ahead atomic.Int64
-	// maxAhead is the same difference, but with Backend.clock at the time when the last request was
-	// sent. It is too large by the request's travel time.
+	// maxAhead is the node's clock minus Backend.clock, in microseconds, with Backend.clock read when
+	// the last request was sent. It is too large by the request's travel time.
 	maxAhead atomic.Int64
 
 	// identity is a hash of the server's run id, so it is the same on every host.
@@ -89,8 +89,8 @@ func newNode(b *Backend, index int, addr string, client *goredis.Client, links *
 	return n
 }
 
-// firstConnect times NodeTimeout is how long requests wait, at most, for a node's first connection.
-// Making this connection takes several round trips.
+// Requests wait for a node's first connection for at most firstConnect * NodeTimeout. Making this
+// connection takes several round trips.
 const firstConnect = 5
 
 // start makes requests wait until the node is connected, for at most timeout.
@@ -124,7 +124,7 @@ func (n *node) retry() {
 	n.retries, n.retried = nil, time.Now()
 }
 
-// If the node's state is from, leave sets it to down. Requests then fail with the error cause.
+// leave sets the state to down if it equals the parameter from. Requests then fail with the cause.
 func (n *node) leave(from state, cause error) {
 	n.mu.Lock()
 	if n.state != from {

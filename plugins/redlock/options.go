@@ -47,8 +47,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// leastTTL times NodeTimeout is the shortest TTL allowed. A grant may take two requests to the
-// nodes, and enough of the TTL must be left after them.
+// The shortest TTL allowed is leastTTL * NodeTimeout. A grant may take two requests to the nodes,
+// and enough of the TTL must be left after them.
 const leastTTL = 20
 
 func (o Options) ttlMin() time.Duration { return leastTTL * o.NodeTimeout }

@@ -132,7 +132,7 @@ func (c *connection) checkQuarantine(ctx context.Context) error {
 }
 
 // initNodes is the command init, which lets every node vote at once. That is safe only if no host
-// holds a lock. So init fails if only some of the nodes vote. The other nodes have probably lost
+// holds a lock. If only some of the nodes vote, init fails, because the others have probably lost
 // data while hosts used them.
 func initNodes(ctx context.Context, cfg driver.Config, stdout io.Writer) error {
 	if err := initAll(ctx, optionsOf(cfg, slog.New(slog.DiscardHandler)), stdout); err != nil {

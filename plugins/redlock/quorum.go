@@ -85,8 +85,8 @@ type quorumRequest struct {
 	grantee string
 	// targets says for each node whether it is asked; nil means all nodes.
 	targets []bool
-	// quorum is the number of votes that the request needs. The request is decided when it has them,
-	// or when it can no longer get them. If quorum is 0, the request waits for every vote.
+	// quorum is the number of votes that the request needs. The request is decided when it has these
+	// votes, or when it can no longer get them. If quorum is 0, the request waits for every vote.
 	quorum int
 	// queue is the index of the node whose vote a grant needs, because this node knows whose turn it
 	// is. It is -1 if there is no such node.
@@ -137,7 +137,7 @@ func (b *quorumRequest) text() string {
 
 // hints returns three arguments that make lua/vote.lua faster. Two are the lowest and the highest
 // guessed token of the acquires in batch. The third is the index of the last byte in the texts of
-// all other requests, if these texts have the same length.
+// all requests except acquires, if these texts have the same length.
 func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	var first, last uint64
 	length, same := 0, true

@@ -16,8 +16,8 @@ import (
 // If a node is unreachable or refuses writes, the backend sends the release to it again until the
 // node confirms the release or the backend closes. Until then the lease stays on this node, at most
 // for the rest of its TTL, but the lock is free on a majority. For each node, the backend keeps the
-// last 10,000 missed requests that end a lease or an attempt. If the backend closes first and
-// r.Keep is zero, other hosts end the lease; see lookForOver.
+// last 10,000 missed requests that end a lease or an attempt. If the backend closes before this
+// confirmation and r.Keep is zero, other hosts end the lease; see lookForOver.
 func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 	return b.do(ctx, b.release(r))[0].Err
 }

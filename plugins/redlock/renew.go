@@ -17,7 +17,7 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 }
 
 // renew returns an operation that sends one request to all nodes. Nodes without the lease vote no.
-// After a majority has renewed the lease, they get a copy, and vote for the next renewal.
+// After a majority has renewed the lease, these nodes get a copy, and vote for the next renewal.
 //
 // Note: do not copy the lease before the votes. A copy could turn a minority into a majority, so
 // that a lost lease comes back with its old token.

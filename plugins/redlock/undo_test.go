@@ -48,8 +48,8 @@ func delayUndo(t testing.TB, s *servers.Server) (*lateUndo, string) {
 	return p, listener.Addr().String()
 }
 
-// carry forwards the data of one connection until the client closes it. Held data is forwarded when
-// the channel arrives is closed, and carry waits for the node's answer.
+// carry forwards the data of one connection until the client closes it. When p.arrives is closed,
+// carry forwards the held data and waits for the node's answer.
 func (p *lateUndo) carry(client net.Conn) {
 	server, err := net.Dial("tcp", p.to)
 	if err != nil {

@@ -133,8 +133,8 @@ func (c *contention) note(name string) {
 }
 
 // noteRefusal records that a majority refused the owner the lock. The slice nodes has true for each
-// node that granted the owner the lock, because this node lacks the holder's lease. The node gets a
-// copy of the lease soon, or after the holder's next renewal.
+// node that granted the owner the lock. Such a node lacks the holder's lease, and gets a copy soon,
+// or after the holder's next renewal.
 func (c *contention) noteRefusal(name, owner string, nodes []bool) {
 	c.lacks.Put(owner, nodes)
 	c.note(name)

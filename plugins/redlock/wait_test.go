@@ -35,9 +35,9 @@ func hosts(t *testing.T, count int, cfg driver.Config) []*core.Client {
 	return cs
 }
 
-// Hosts that compete for one lock get it about equally often, with at least two grants a second. A
-// refused owner waits for the slowest node. So an unfair run is repeated if a thread of the test or
-// of a node waited long for a processor.
+// Hosts that compete for one lock get it about equally often, with at least two grants a second. An
+// unfair run is repeated if a thread of the test or of a node waited long for a processor, because
+// a refused owner waits for the slowest node.
 func TestTurns(t *testing.T) {
 	nodes, b := cluster(t, nil)
 	cs := hosts(t, 6, configOf(nodes, nil))

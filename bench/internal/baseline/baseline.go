@@ -133,7 +133,7 @@ func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 // locks prepares the lock called name for one caller, as the Lock method of [load.Locker] does.
 type locks func(name string, ttl time.Duration) (load.Lock, error)
 
-// locker is a [load.Locker]. Its Close releases no locks, because callers have released theirs.
+// locker is a [load.Locker]. Its Close releases no locks, because callers release their own.
 type locker struct {
 	lock  locks
 	close func() error

@@ -36,8 +36,8 @@ func TestEtcdBaselines(t *testing.T) {
 	}
 }
 
-// TestCancelledCallsLeaveNoKey checks that an interrupted call leaves no key in the store. Used
-// alone, the library would leave a key, and then no other client would get the lock.
+// TestCancelledCallsLeaveNoKey checks that an interrupted call leaves no key in the store. The
+// library alone would leave a key, so that no other client would get the lock.
 func TestCancelledCallsLeaveNoKey(t *testing.T) {
 	s, err := etcdserver.Start(t.Context(), nil)
 	servers.Keep(t, "etcd", s, err)

@@ -238,7 +238,7 @@ func rueidisOption(cfg driver.Config) (rueidis.ClientOption, error) {
 	return o, nil
 }
 
-// rueidisLocker has one locker of the library for each TTL, because such a locker has one TTL.
+// rueidisLocker has one locker of the library for each TTL, because a locker has a fixed TTL.
 type rueidisLocker struct {
 	option rueidis.ClientOption
 
@@ -267,7 +267,7 @@ func (l *rueidisLocker) Lock(name string, ttl time.Duration) (load.Lock, error) 
 			return nil, err
 		}
 		return untimed{lease{
-			// The library renews the lease by itself, and cancels the context held when the lease ends.
+			// The library renews the lease by itself, and cancels the context in held when the lease ends.
 			renew: func(context.Context) error { return held.Err() },
 			// The library's release returns when the key is deleted.
 			release: func(context.Context) error {

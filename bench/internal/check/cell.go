@@ -42,8 +42,8 @@ type Cell struct {
 	Tokens   int `json:"tokens_not_rising"`
 	Linear   int `json:"not_linearizable"`
 	Signals  int `json:"lost_signal_late"`
-	// Beyond counts the histories in Linear that are wrong even for a store that forgot its grants
-	// when the fault was injected. No documented exception allows such a history.
+	// Beyond is the number of histories counted in Linear that are wrong even for a store that forgot
+	// its grants when the fault was injected. No documented exception allows such a history.
 	Beyond int `json:"beyond_forgetting,omitempty"`
 	// Undecided counts the histories of locks for which the check for Linear exceeded its time limit.
 	Undecided int `json:"undecided,omitempty"`
@@ -303,8 +303,8 @@ func (t *table) windows(holds []results.Hold) {
 // longTTL is the shortest TTL at which a lost lease breaks a claim.
 const longTTL = 10 * time.Second
 
-// keeps judges whether a lease survived a fault that should cost no lease. It ignores leases that
-// were granted during the outage, and [brief] leases.
+// The keeps method judges whether a lease survived a fault that should cost no lease. It ignores
+// leases that were granted during the outage, and [brief] leases.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
 	short := h.Cause != "revoked" && brief(h, claim.Setting{FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl})
@@ -349,8 +349,8 @@ func (t *table) prompt(holds []results.Hold, i int) {
 	}
 }
 
-// effects counts stale writes. A write is stale if it was sent after a write with a higher token to
-// the same resource had returned. The method takes O(n^2) time, but a round has few writes.
+// effects() counts stale writes. A write is stale if it was sent after a write with a higher token
+// to the same resource had returned. The method takes O(n^2) time, but a round has few writes.
 func (t *table) effects() {
 	for _, w := range t.round.Writes {
 		if w.Refused {

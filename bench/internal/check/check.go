@@ -33,7 +33,7 @@ type Violation struct {
 
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Rule, v.What) }
 
-// both describes two holds that together break a rule. The who function returns a holder's name.
+// The both function describes two holds that together break a rule. who(n) returns a holder's name.
 func both(rule claim.Rule, first, second results.Hold, who func(n int) string) string {
 	what := "two holders at once"
 	if rule == claim.Token {
@@ -100,8 +100,8 @@ func (v Verdict) Unsafe() int {
 	return n
 }
 
-// Checker judges the attempts of a run, section by section. A section has the attempts of one
-// measurement in one run. Only one goroutine may use a Checker.
+// Checker judges attempts, section by section. A section has the attempts of one measurement in one
+// run. Only one goroutine may use a Checker.
 type Checker struct {
 	subjects map[string]*Subject
 	names    map[[2]string]*grants // by backend and name

@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// grants keeps those earlier holds of one lock with which its later holds must be compared.
+// grants keeps those earlier holds of a lock with which later holds of the lock must be compared.
 type grants struct {
 	lastEnd  results.Hold // of the holds so far, the hold that ended last
 	maxToken results.Hold // of the holds so far, the hold with the highest token
@@ -31,8 +31,8 @@ func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	g.any = true
 }
 
-// overlaps goes through holds in the order of their grants, and compares each hold with the earlier
-// hold that ended last.
+// The overlaps method goes through holds in the order of their grants, and compares each hold with
+// the earlier hold that ended last.
 func (g *grants) overlaps(holds []results.Hold, report breach) {
 	last, any := g.lastEnd, g.any
 	for _, h := range inOrder(holds) {
@@ -52,7 +52,7 @@ func inOrder(holds []results.Hold) []results.Hold {
 
 func byGranted(a, b results.Hold) int { return cmp.Compare(a.GrantedNs, b.GrantedNs) }
 
-// tokens checks that tokens rise from one grant of the store to the next. It checks hand-overs
+// tokens() checks that tokens rise from one grant of the store to the next. It checks hand-overs
 // separately. In a hand-over, a host passes its lease from one of its callers to another.
 //
 // In comparisons with other leases, a hand-over counts as requested when the host first requested
@@ -113,8 +113,8 @@ func (g *grants) rising(holds []results.Hold, report breach) {
 
 // inTurn judges pairs of holds whose requests overlapped in time, which the rising method cannot
 // judge. The store keeps a lock for a holder at least until the holder hears of the grant. So if a
-// hold was granted after the end of another one, it must have the higher token. If the parameter
-// any is set, before is the hold with the highest token of earlier calls.
+// hold was granted after the end of another one, the later hold must have the higher token. If the
+// parameter any is set, the parameter before is the hold with the highest token of earlier calls.
 func inTurn(holds []results.Hold, before results.Hold, any bool, report breach) {
 	over := func(h results.Hold) int64 { return max(h.GrantedNs, h.Until()) }
 	ended := slices.SortedFunc(slices.Values(holds), func(a, b results.Hold) int { return cmp.Compare(over(a), over(b)) })
@@ -141,8 +141,8 @@ func forgotten(rule claim.Rule, first, second results.Hold) bool {
 	return rule == claim.Token && other && first.Token > second.Token && concurrent(first, second)
 }
 
-// repeats finds holds with equal tokens whose requests overlapped in time. The rising method finds
-// all other equal tokens.
+// repeats() finds holds with equal tokens whose requests overlapped in time. The rising method
+// finds all other equal tokens.
 func repeats(holds []results.Hold, report breach) {
 	ordered := slices.SortedFunc(slices.Values(holds), byToken)
 	for i := 1; i < len(ordered); i++ {

@@ -195,10 +195,10 @@ func staleRenewal(first, next results.Hold) (ns int64) {
 }
 
 // margin returns the time from the moment when the first holder learned of its loss to the next
-// grant. The time is known only if that holder lost the lock, and if its process was not stopped in
-// the period before the next grant, whose length is the parameter before. A holder whose host
-// closes its client loses nothing. Its lease ends before the release is sent, but its goroutine may
-// see this only after the next grant. The rule Overlap covers this case.
+// grant. The time is known only if that holder lost the lock, and if its process ran during the
+// whole period before the next grant. The parameter before is the length of this period. A holder
+// whose host closes its client loses nothing. Its lease ends before the release is sent, but its
+// goroutine may see this only after the next grant. The rule Overlap covers this case.
 func margin(first, next results.Hold, stood []Span, before time.Duration) (ns int64, known bool) {
 	if first.DoneNs == 0 || first.ReleaseNs > 0 || first.Cause == "released" || overlap(stood, Span{next.GrantedNs - int64(before), next.GrantedNs}) > 0 {
 		return 0, false
@@ -212,8 +212,8 @@ func brief(h results.Hold, s claim.Setting) bool {
 	return s.FirstSpan > 0 && len(h.Renewals) == 0 && h.UntilNs > 0 && h.UntilNs-h.GrantedNs < int64(s.TTL/2)
 }
 
-// ends judges how holds have ended. A host must not release a lock while a function that needs the
-// lock still runs, and its leases must survive short interruptions.
+// The ends method judges how holds have ended. A host must not release a lock while a function that
+// needs the lock still runs, and its leases must survive short interruptions.
 func (j *judge) ends() {
 	for name, holds := range j.holds {
 		of := j.Names[name]
@@ -275,8 +275,8 @@ func (j *judge) freeAt(h results.Hold) int64 {
 	return math.MaxInt64
 }
 
-// calls checks that calls return in time, and that no host process ends without an event that ends
-// it. A client that the store has once served must not give up a wait or a release too early.
+// calls() checks that calls return in time, and that no host process ends without an event that
+// ends it. A client that the store has once served must not give up a wait or a release too early.
 func (j *judge) calls() {
 	for on, h := range j.Hosts {
 		for _, c := range h.Calls {
@@ -342,8 +342,8 @@ func (j *judge) deadline(on int, c results.Call) {
 	}
 }
 
-// stalls checks that a free lock is granted in time to a caller that waits for it. A lock is free
-// at the beginning and after each hold.
+// The stalls method checks that a free lock is granted in time to a caller that waits for it. A
+// lock is free at the beginning and after each hold.
 func (j *judge) stalls() {
 	for name := range j.Names {
 		free := j.Began
@@ -386,7 +386,7 @@ func (j *judge) stall(name int, free, next int64) {
 	}
 }
 
-// probes checks that every lock becomes free after all hosts have ended or released their locks.
+// probes() checks that every lock becomes free after all hosts have ended or released their locks.
 func (j *judge) probes() {
 	for _, p := range j.Probes {
 		s := j.Names[p.Name].Setting

@@ -9,7 +9,7 @@ import (
 )
 
 // TestJudge starts from a [Play] that breaks no claim, and makes one change. Each change must break
-// one claim, unless it also adds an excuse: a starved machine, an event, or a documented condition.
+// one claim, unless it also adds an excuse, such as a starved machine or a documented condition.
 func TestJudge(t *testing.T) {
 	failed := results.Call{Op: results.OpRelease, SentNs: 4990 * ms, BackNs: 5100 * ms, LimitNs: 9000 * ms, Served: true, Outcome: results.CallFailed}
 	for _, tt := range []struct {
@@ -88,7 +88,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// inTurnTo changes a host's first hold: it was granted only after the next hold was requested.
+// inTurnTo sets the token of a host's first hold, and delays its grant beyond the next request.
 func inTurnTo(h *Host, token uint64) { h.Holds[0].Token, h.Holds[0].GrantedNs = token, 60*ms }
 
 func loseFirst(p *Play, h *Host, at, until int64) {

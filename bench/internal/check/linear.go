@@ -55,10 +55,10 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// linear reports whether the holds can be those of a lock with at most one holder at a time. The
-// function died returns when a host was killed, or 0. If forgets is not 0, the store may forget, at
-// t=forgets or later, each hold that was requested before t=forgets. Parameter first is the
-// FirstSpan of [claim.Setting]. The result decided is false if the search took longer than judging.
+// linear reports whether the holds can be those of a lock with at most one holder at a time.
+// died(host) is the time when the host was killed, or 0. If the parameter forgets is not 0, the
+// store may forget, from t=forgets on, each hold that was requested earlier. The parameter first is
+// the FirstSpan of [claim.Setting]. If the search exceeds judging, decided is false.
 func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
@@ -94,8 +94,8 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 const rounding = 5 * time.Millisecond
 
 // freeFrom returns the earliest time at which the hold l may be over, if the store has not
-// confirmed its release. That is when its lease expires (counted from the last confirmed request),
-// or when the holder began the release, learned of the loss or died.
+// confirmed its release. This is when the lease expires, counted from the last confirmed request.
+// It is earlier if the holder began the release, learned of the loss or died before that time.
 func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
 	sent := l.AskedNs
 	if first > 0 && len(l.Renewals) == 0 {

@@ -17,8 +17,8 @@
 //     these processes are dead. So the lock stays taken while one of them cannot be killed, for
 //     example because it waits in the kernel or belongs to another user.
 //   - The keeper is killed: its plugin releases nothing (see plugin.Policy), because the command
-//     may still run. The front adopts the command, kills it in the same way, and then ends the
-//     lease by its token (a break).
+//     may still run. The front adopts the command and its descendants, kills them all, and then
+//     ends the lease by its token (a break).
 //   - The keeper is stopped by a signal: the front kills it, and the previous case follows.
 //   - The plugin is killed: the keeper starts another plugin, and the lease survives.
 //   - Front and keeper are killed at once, or the keeper is killed while the front is stopped: the

@@ -31,7 +31,7 @@ const (
 	betweenTerms = time.Second
 )
 
-// Main runs this process as a keeper and exits, if it was started as one. Call it first in main.
+// Main runs the keeper and exits, if this process was started as a keeper. Call Main first in main.
 func Main() { proc.Become(role, called, openKeeper) }
 
 // keeper is the process that holds the lease. The command is its child.

@@ -35,7 +35,7 @@ type run struct {
 
 	status *syscall.WaitStatus // of the command, when it has ended
 	over   time.Time           // when the command has ended
-	halted int                 // how often to try again to resume the front, which stops itself with the command
+	halted int                 // the number of tries left to resume the front, which stops itself with the command
 	told   bool                // lockbench has reported the processes that the command left behind
 	lost   string              // why the command must end early; "" if it need not
 	termed bool

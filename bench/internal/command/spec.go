@@ -45,9 +45,9 @@ const (
 	Failed      Kind = "failed"      // any other error
 )
 
-// End says how a run ended. For Ended, Status is as in a shell: 128 + n after signal n, 126 or 127
-// if the start failed. Reason says why the start failed or why Kind is not Ended, unless the keeper
-// has already reported it.
+// End says how a run ended. If Kind is Ended, Status is as in a shell: 128 + n after signal n, 126
+// or 127 if the start failed. Reason says why the start failed or why Kind is not Ended, unless the
+// keeper has already reported this.
 type End struct {
 	Kind   Kind
 	Status int

@@ -11,7 +11,7 @@ import (
 )
 
 // These constants limit the pause between two tries to kill the processes of a tree. The pause is a
-// tenth of the time since the first try. A process that waits in the kernel may live for hours.
+// tenth of the time since the first try, because a process may wait in the kernel for hours.
 const (
 	killPause    = time.Millisecond
 	maxKillPause = 100 * time.Millisecond
@@ -27,7 +27,7 @@ type tree struct {
 	spare func() (pid int) // 0 for none
 }
 
-// children returns the children of this process in the tree, even those that have ended.
+// children returns this process's children that belong to the tree, even those that have ended.
 func (t tree) children() []int {
 	spared := t.spare()
 	return slices.DeleteFunc(proc.Children(os.Getpid()), func(pid int) bool { return pid == spared })

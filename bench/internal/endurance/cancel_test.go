@@ -9,7 +9,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/plugintest"
 )
 
-// TestRandomCancels cancels acquires at random. They must leave nothing and block no client.
+// TestRandomCancels checks that acquires cancelled at random leave nothing and block no client.
 func TestRandomCancels(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *system) {
 		cancels := count(500, 10_000)

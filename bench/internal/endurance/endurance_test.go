@@ -1,6 +1,6 @@
 // Package endurance_test tests the shipped plugin binaries on real servers. It kills hosts and
-// plugins, and cancels acquires at random times. It repeats this a few times by default, and many
-// times with LOCKBENCH_LONG=1.
+// plugins, and cancels acquire calls at random times. It repeats these tests a few times by
+// default, and many times with LOCKBENCH_LONG=1.
 package endurance_test
 
 import (
@@ -41,7 +41,7 @@ func each(t *testing.T, short int, f func(t *testing.T, s *system)) {
 	}
 }
 
-// served returns the kinds of stores that have servers. A short run gets only the first few.
+// served returns the kinds of stores with servers. In a short run, the parameter short limits them.
 func served(short int) []*servers.Kind {
 	all := slices.DeleteFunc(kinds.All(), (*servers.Kind).InHost)
 	return all[:count(short, len(all))]

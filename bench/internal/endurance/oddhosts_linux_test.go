@@ -81,7 +81,7 @@ func TestOddHostProcess(t *testing.T) {
 	}
 	end()
 	eventually(t, "no process is left", func() bool {
-		// A process that has executed itself must also reap the children that it had before that.
+		// After a process has executed itself, it must still reap its earlier children.
 		_, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		return errors.Is(err, syscall.ECHILD)
 	})
@@ -91,7 +91,7 @@ func TestOddHostProcess(t *testing.T) {
 	})
 }
 
-// work does the rounds. An extra round before them opens the descriptors that may stay open.
+// work does the host's rounds. An extra first round opens the descriptors that may stay open.
 func (h oddHost) work(t *testing.T) {
 	h.round(t, 0).close(t)
 	descriptors := openFiles(t)

@@ -17,13 +17,13 @@ import (
 // surroundings or network, or a server. Some actions are operations by the store's operator.
 type Action struct {
 	Name string
-	// Does describes the action in one clause. "%s" stands for the target, for example "host B".
+	// Does is one clause about the action. "%s" stands for the target, for example "host B".
 	Does string
 	On   Target
 	// Needs are the capabilities that the servers of the store must have.
 	Needs []servers.Capability
-	// Only reports whether the action exists in a setting of a store, such as a setting with a
-	// replica. Nil means that the action exists in all settings.
+	// Only is a function that reports whether the action exists in a setting of a store, such as a
+	// setting with a replica. Nil means that the action exists in all settings.
 	Only func(s *servers.Kind, in servers.Setting) bool
 	// Unfit is the reason why the action is impossible on this machine, or "" if it is possible.
 	Unfit string
@@ -102,24 +102,24 @@ type Event struct {
 	Trigger Trigger  `json:"trigger,omitempty"`
 	Of      int      `json:"of,omitempty"`
 	Lasts   Duration `json:"lasts,omitempty"`
-	// After, if not 0, is the number of another event (the first is 1). The time At then counts from a
-	// moment of that other event. Since names this moment.
+	// After, if not 0, is the number of another event (the first event is 1). The time At then counts
+	// from the moment Since of that other event.
 	After int    `json:"after,omitempty"`
 	Since Moment `json:"since,omitempty"`
-	// Until, if not 0, is the number of a host (the first is 1). When each lock of that host's last
-	// request was granted or has failed, the event ends after Linger. Otherwise it ends after Lasts.
+	// Until, if not 0, is the number of a host, from 1 on. If each lock of its last request is granted
+	// or has failed within Lasts, the event ends after Linger. Otherwise the event ends after Lasts.
 	Until  int      `json:"until,omitempty"`
 	Linger Duration `json:"linger,omitempty"`
-	// Group and Limit are for the actions "ask" and "give-back". Group is the number of a group of
-	// locks (the first is 1), or 0 for all groups. Limit is the time limit of the action's calls.
+	// Group is the number of a group of locks (the first group is 1), or 0 for all groups. The action
+	// "ask" requests the locks of this group, with the time limit Limit. The action "give-back"
+	// releases the locks of this group and of all later groups.
 	Group int      `json:"group,omitempty"`
 	Limit Duration `json:"limit,omitempty"`
 	// Share limits the event to a part of the servers, or of the paths to them.
 	Share Share `json:"share,omitempty"`
 	// AtOnce is set if the event is healed as soon as it is injected.
 	AtOnce bool `json:"at_once,omitempty"`
-	// Amount is a number from 0 to 1. Its meaning depends on the action, for example the strength of
-	// the harm.
+	// Amount, a number from 0 to 1, is a parameter of the action, such as the strength of the harm.
 	Amount float64 `json:"amount,omitempty"`
 }
 

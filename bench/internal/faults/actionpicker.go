@@ -9,7 +9,7 @@ import (
 )
 
 // actionPicker picks one, two, three or six actions for each schedule. It picks them so that each
-// action and each pair of actions occurs in a schedule as early as possible.
+// action and each pair of actions occurs as early in the search as possible.
 type actionPicker struct {
 	random   *rand.Rand
 	settings []string            // each setting is listed once for every action that is possible in it
@@ -81,8 +81,8 @@ func (p *actionPicker) next() (setting string, actions []Action) {
 	return setting, actions
 }
 
-// best returns the action in the list fitting that makes the most new pairs (pairs not picked
-// before), or a random one of several. If alone is set, an action makes a pair with itself.
+// best returns an action from the list fitting: the one that makes the most new pairs (pairs not
+// picked before), or a random one of several. If alone is set, an action makes a pair with itself.
 // Otherwise it makes pairs with all actions in chosen or, if chosen is empty, in fitting.
 func (p *actionPicker) best(fitting, chosen []Action, alone bool) Action {
 	var best Action

@@ -10,8 +10,8 @@ import (
 
 const noDescriptorLimit = ""
 
-// limitDescriptors limits the number of open file descriptors of the process pid to the number open
-// now plus spare. The restore function ends the limit.
+// limitDescriptors limits the number of open file descriptors of the process pid to the number that
+// is open now, plus spare. The restore function sets the old limit again.
 func limitDescriptors(pid, spare int) (restore func() error, err error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

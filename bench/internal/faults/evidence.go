@@ -27,7 +27,7 @@ func judgeOf(h *History, b Backend) check.Judgement {
 	return check.Judge(p)
 }
 
-// events records in p, for each event, its time, the hosts it stopped and the conditions it caused.
+// The events method adds to p each event's time, the hosts it stopped and the conditions it caused.
 func (h *History) events(p *check.Play) {
 	for _, m := range h.Marks {
 		a := m.action()

@@ -16,7 +16,7 @@ import (
 )
 
 // hostActions harm hosts or their plugins. If a plugin fails only once, no lease is lost, because
-// the host starts another plugin and renews the leases through this plugin.
+// the host starts another plugin and renews the leases through the new plugin.
 var hostActions = []Action{
 	{
 		Name: "freeze-host", Does: "%s is frozen", On: OnHost, Makes: stopped, Uses: UsesProcess, Lasts: Span{10 * time.Millisecond, 6 * time.Second},
@@ -95,10 +95,10 @@ var (
 	died    = []claim.Condition{claim.PluginDied}
 )
 
-// ownStore is what actions that end a plugin require: a store outside of the plugin's process.
+// ownStore requires a store outside of the plugin's process. Actions that end a plugin need it.
 var ownStore = []servers.Capability{servers.CapShared}
 
-// ofHost makes an Inject function that calls do for the event's host, unless this host has ended.
+// ofHost(do) returns an Inject function that calls do for the event's host, unless it has ended.
 func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		h := w.Hosts[e.Target]

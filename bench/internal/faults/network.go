@@ -82,8 +82,8 @@ func plain(do func(*inject.Proxy) error) func(*inject.Proxy, float64) error {
 	return func(p *inject.Proxy, _ float64) error { return do(p) }
 }
 
-// networkActions has an action for each impairment, on a host's paths to all servers or a share. If
-// the impairment does not concern pushes, there is also an action on one of at least three paths.
+// networkActions has an action for each impairment, on a host's paths to all servers or to a share
+// of them. Unless its field pushes is set, there is also an action on one of at least three paths.
 var networkActions = func() []Action {
 	var all, one []Action
 	for _, h := range impairments {

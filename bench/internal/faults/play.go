@@ -195,8 +195,8 @@ func (p *player) happen(ctx context.Context, w *System, h *History, watch *watch
 	return errors.Join(errs...)
 }
 
-// befall carries out the event of m when it is due. If before is not nil, it is an earlier event
-// with the same resource, and befall first waits until that event is healed.
+// befall carries out the event of m when it is due. The parameter before, if not nil, is an earlier
+// event that uses the same resource. Then befall first waits until that event is healed.
 func befall(ctx context.Context, w *System, m *Mark, watch *watcher, began time.Time, before *Mark) error {
 	a := m.action()
 	if m.After > 0 {
@@ -311,7 +311,7 @@ type History struct {
 	// RunQueue is the average number of runnable threads per processor.
 	RunQueue float64
 	// Waited is the longest time for which a thread of a server was ready to run but got no processor.
-	// It counts from one check of the servers to the next.
+	// Each check of the servers measures the waits since the previous check.
 	Waited time.Duration
 	prefix string
 }

@@ -41,7 +41,7 @@ type Reproducer struct {
 }
 
 // explains reports whether the violation v in the schedule other seems to have the cause that this
-// reproducer shows. Both violations must break the same rule. In addition, the other schedule must
+// reproducer shows. The violation must break the same rule. In addition, the other schedule must
 // have all actions of the reproducer, or the texts of the two violations must be alike.
 func (s Reproducer) explains(other Schedule, v check.Violation) bool {
 	return s.Rule == v.Rule && (s.Schedule.isIn(other) || kindOf(s.What) == kindOf(v.What))

@@ -225,8 +225,8 @@ type resourceKey struct {
 	uses   Resource
 }
 
-// resourceKeyOf returns the resource that no other event may use during the event e, and for the
-// time recovers after e. If there is no such resource, ok is false.
+// resourceKeyOf returns the resource that no other event may use during the event e and for some
+// time after e (the result recovers). If there is no such resource, the result ok is false.
 func resourceKeyOf(e Event) (t resourceKey, recovers Duration, ok bool) {
 	a := e.action()
 	if a.Uses == "" {

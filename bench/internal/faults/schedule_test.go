@@ -150,8 +150,8 @@ func TestReproducerFile(t *testing.T) {
 	}
 }
 
-// TestReproducerExplains checks that a reproducer explains a violation of its rule if the actions
-// are the same or the texts are alike. It must explain no other violation.
+// TestReproducerExplains checks that a reproducer explains a violation of its rule if the schedule
+// has its actions or the texts are alike. It must explain no other violation.
 func TestReproducerExplains(t *testing.T) {
 	of := func(actions ...string) (s Schedule) {
 		for _, a := range actions {

@@ -24,7 +24,7 @@ type Backend struct {
 	Fencing   string
 	FirstSpan time.Duration
 	Config    driver.Config
-	// Claims are the promises of a backend, stated by its author if our package claim has none for it.
+	// Claims, if not nil, are promises of the backend's author. They replace those in package claim.
 	Claims *claim.Terms
 	NoMTLS bool
 	// HostProgram is the path of the program to run as a host, for example a build with another
@@ -39,12 +39,12 @@ func Described(path string, d plugin.Description) Backend {
 }
 
 type Options struct {
-	// Length is the time in which new schedules begin. The search still finishes them afterwards.
+	// Length is the time in which new schedules begin. A schedule that has begun is still finished.
 	Length time.Duration
 	Seed   uint64
 	// Actions are the names of the actions that may happen. If Actions is empty, all may happen.
 	Actions []string
-	// Settings are the names of the settings of the store to use. If Settings is empty, all are used.
+	// Settings are the names of the store's settings to be used. If Settings is empty, all are used.
 	Settings []string
 	// If Pool is not 0, the search is a soak. A soak keeps its servers and hosts from one schedule to
 	// the next, except hosts that an action ends. The last host has Pool additional callers, and each
@@ -58,8 +58,8 @@ type Options struct {
 	Players int
 	// Shrink is the time limit for shrinking a schedule that breaks a claim. The default is 5 minutes.
 	Shrink time.Duration
-	// Runs is the number of times that a finished reproducer is played, to count how often it breaks
-	// its rule. The default is 10.
+	// Runs is the number of times that a finished reproducer is played, to count in how many plays it
+	// breaks its rule. The default is 10.
 	Runs int
 	// Log is called for each finding, and Progress after each schedule. Their calls do not overlap.
 	Log, Progress func(format string, args ...any)
@@ -84,11 +84,11 @@ type Found struct {
 	// Actions is the number of actions that happened.
 	Actions int `json:"actions"`
 	// Starved counts the schedules during which the machine was too busy to judge time limits.
-	// Unjudged counts those of them in which a claim with a time limit seemed broken.
+	// Unjudged counts those starved schedules in which a claim with a time limit seemed broken.
 	Unjudged int `json:"unjudged"`
 	Starved  int `json:"starved"`
-	// Exempt counts violations that the documentation allows. Again counts violations that get no
-	// reproducer of their own, mostly because an earlier reproducer explains them.
+	// Exempt counts violations that the documentation allows. Again is the number of violations that
+	// get no reproducer of their own, mostly because an earlier reproducer explains them.
 	Exempt int `json:"exempt"`
 	Again  int `json:"again"`
 	// Failed counts the schedules that could not be played. Failure is the error of the last such
@@ -97,7 +97,7 @@ type Found struct {
 	Failure     string       `json:"failure,omitempty"`
 	Covered     *Coverage    `json:"covered"`
 	Reproducers []Reproducer `json:"reproducers"`
-	// Uses are the resources that each process of a soak used, in the order of the first readings.
+	// Uses has the use of resources by each process of a soak, in the order of the first readings.
 	// Left lists what hosts left behind, and processes whose use of a resource has grown too much.
 	Uses []*Usage `json:"uses,omitempty"`
 	Left []string `json:"left,omitempty"`
@@ -155,7 +155,7 @@ func Chosen(names []string) []Action {
 	return slices.DeleteFunc(Actions(), func(a Action) bool { return !slices.Contains(names, a.Name) })
 }
 
-// searcher is one search on one backend. The mutex mu of players guards all fields that change.
+// searcher is one search on one backend. The mutex players.mu guards all fields that change.
 type searcher struct {
 	*players
 	opts      Options
@@ -189,7 +189,7 @@ func (x *searcher) satisfied() bool {
 	return !x.opts.KeepGoing && (shown || len(x.shrinking) > 0)
 }
 
-// one(ctx, s) plays the schedule s, and makes a reproducer if this shows a new violation.
+// one(ctx, s) plays the schedule s, and makes a reproducer if the play shows a new violation.
 func (x *searcher) one(ctx context.Context, s Schedule) {
 	h, err := x.play(ctx, s)
 	if err != nil {
@@ -221,8 +221,8 @@ func (x *searcher) unplayable(err error) {
 }
 
 // tally adds the judgement v of a played schedule to the findings, and logs it. If a violation
-// needs a new reproducer, tally returns it with fresh=true, and the caller must make that
-// reproducer. Until then, no other player makes a reproducer for the same rule.
+// needs a new reproducer, tally returns this violation with fresh=true, and the caller must make
+// that reproducer. Until then, no other player makes a reproducer for the same rule.
 func (x *searcher) tally(h *History, v check.Judgement) (violation check.Violation, fresh bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

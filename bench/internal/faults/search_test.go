@@ -61,8 +61,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// TestLatePushes delays the messages by which Redis tells waiters of their grants. Two hosts may
-// then hold a lock at once only with the plugin that countsFromThePush builds.
+// TestLatePushes delays the messages by which Redis tells waiters of their grants. The plugin that
+// countsFromThePush builds must then let two hosts hold a lock at once. The real one must not.
 func TestLatePushes(t *testing.T) {
 	t.Parallel()
 	requireRedis(t)

@@ -134,7 +134,7 @@ func crash(keepData bool, a Action) Action {
 func electing(_ *servers.Kind, in servers.Setting) bool { return in.Elects }
 func voting(s *servers.Kind, _ servers.Setting) bool    { return s.Has(servers.CapVotes) }
 
-// each returns an Inject function that calls do for every running server in the event's Share.
+// each(do) returns an Inject function that calls do(s) for each running server s in e.Share.
 func each(do func(*servers.Server) error) func(context.Context, *System, Event) error {
 	return func(_ context.Context, w *System, e Event) error {
 		return w.Servers[:e.Share.of(len(w.Servers))].EachRunning(do)
@@ -146,8 +146,8 @@ var (
 	resumeAll = each((*servers.Server).Resume)
 )
 
-// clockAction returns an action that moves the clock of a server by 0.4 s to one hour. If lasts is
-// zero, the clock stays wrong, because setting it right would be a second jump.
+// clockAction returns an action that moves the clock of a server by 0.4 s to one hour. If the
+// parameter lasts is zero, the clock stays wrong, because setting it right would be a second jump.
 func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action {
 	a := Action{
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapClock}, Lasts: lasts, Makes: makes,
@@ -171,7 +171,7 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 
 var errNoClock = errors.New("the servers were started without clocks that can be moved")
 
-// drawnOperations returns an action for each operation of store operators that a search may draw.
+// drawnOperations returns the operations of store operators, as actions that a search may draw.
 func drawnOperations() []Action {
 	return operations(func(k *servers.Kind) []servers.Operation { return k.Operations })
 }

@@ -12,7 +12,7 @@ import (
 
 // shrinker shrinks a schedule that has broken a claim. Chance decides whether a schedule breaks the
 // claim when it is played. So a smaller schedule is accepted if two of three plays break the same
-// rule. To remove an action, a smaller share is enough; see [removalThreshold].
+// rule. To remove an action, a smaller share of the plays is enough; see [removalThreshold].
 type shrinker struct {
 	*searcher
 	rule claim.Rule // the broken rule
@@ -22,7 +22,7 @@ type shrinker struct {
 	plays int
 }
 
-// wanted is the number of actions that people grasp at a glance. A reproducer may have as many.
+// wanted is the number of actions that people grasp at a glance. A reproducer need not have fewer.
 const wanted = 2
 
 // removalThreshold says in how many plays (need), out of how many (times), a schedule without one
@@ -48,12 +48,12 @@ func (x *searcher) shrink(ctx context.Context, s Schedule, v check.Violation) Re
 	return reproducer
 }
 
-// chances is the largest number of plays until a schedule must have broken its rule again.
+// chances is the number of plays in which a schedule must break its rule at least once more.
 const chances = 6
 
 // trail makes the schedule s smaller step by step, until nothing more can be removed or the time is
 // over. It returns the schedule of each step, the smallest last. If s does not break the rule again
-// when it is played, trail makes no step, and the result again is false.
+// when it is played, trail makes no step and returns again=false.
 func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, again bool) {
 	most := k.opts.Shrink
 	if !k.opts.KeepGoing { // the limit is the rest of the search's time, but at least a quarter of Shrink
@@ -97,8 +97,8 @@ func (k *shrinker) trail(ctx context.Context, s Schedule) (trail []Schedule, aga
 	return trail, true
 }
 
-// anyOf plays all candidates at once, and returns the first that breaks the rule as often as need
-// says. Each candidate is played at most as often as the parameter times says.
+// anyOf plays all candidates at once. It returns the first candidate that breaks the rule in as
+// many plays as the parameter need says. The parameter times limits the plays of each candidate.
 func (k *shrinker) anyOf(ctx context.Context, candidates []Schedule, need, times int) (one Schedule, shown bool) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()
@@ -146,7 +146,7 @@ func (k *shrinker) back(ctx context.Context, seldom Reproducer, trail []Schedule
 
 // The shows method plays s on all idle players; the parameter times is the number of plays. It
 // returns how many plays broke the rule, and how many were completed. If need is less than times,
-// it stops when the number need is reached, or can no longer be reached.
+// it stops when enough plays (need) have broken the rule, or when too few plays are left.
 func (k *shrinker) shows(ctx context.Context, s Schedule, need, times int) (shown, plays int) {
 	ctx, enough := context.WithCancel(ctx)
 	defer enough()

@@ -6,7 +6,7 @@ import (
 )
 
 // smallerThan returns schedules with the same actions as s, each with one change that simplifies s.
-// The change leaves fewer hosts, groups, callers or names, no wrapper or trigger, or less time.
+// The change removes hosts, groups, callers, names, a wrapper or a trigger, or it saves time.
 func smallerThan(s Schedule) []Schedule {
 	var out []Schedule
 	add := func(change func(*Schedule) bool) {

@@ -30,8 +30,8 @@ func Allowance() string {
 	return fmt.Sprintf("%d goroutines, %d descriptors, %d MB of heap, %d MB resident", moreGoroutines, moreDescriptors, moreHeap>>20, moreResident>>20)
 }
 
-// Usage says which resources a process of a soak used after its first schedule, and which it used
-// after its last. The process held no lock at these times.
+// Usage says how much of each resource a process of a soak used after its first schedule, and how
+// much after its last schedule. The process held no lock at these times.
 type Usage struct {
 	Who   string   `json:"who"` // "host A", "plugin of host A"
 	Pid   int      `json:"pid"`
@@ -42,7 +42,7 @@ type Usage struct {
 	looked   int
 }
 
-// looks is the number of the last readings whose smallest Resident counts. Garbage stays in memory
+// looks is the number of latest readings whose smallest Resident counts. Garbage stays in memory
 // for a minute or two, so only one or two readings contain it. Leaked memory is in all readings.
 const looks = 5
 
@@ -90,15 +90,15 @@ func (g *generator) soaked(s Schedule, actions []Action) Schedule {
 const soakHosts = 3
 
 // soakable returns the actions that a soak can use. It leaves out actions that need wrapper scripts
-// and actions that move clocks, because they need new hosts or new servers.
+// and actions that move clocks, because both kinds need new hosts or new servers.
 func soakable(actions []Action) []Action {
 	return slices.DeleteFunc(actions, func(a Action) bool {
 		return a.Wrapped || slices.Contains(a.Needs, servers.CapClock)
 	})
 }
 
-// use reads which resources each living host and its plugin use while they hold no lock. It skips a
-// host if the operating system has no figures about the host or its plugin.
+// The use method reads which resources living hosts and their plugins use while they hold no lock.
+// It skips a host if the operating system has no figures about the host or its plugin.
 func (p *player) use(ctx context.Context, w *System) error {
 	for _, h := range w.Hosts {
 		if !h.Alive() {
@@ -135,7 +135,7 @@ func (all *players) used(who string, pid int, u host.Use) {
 }
 
 // finish ends the hosts of a soak, and lists in x.found.Left what they leave and which processes
-// have grown. It ignores growth in a short soak, because this is mostly garbage not yet collected.
+// have grown. It ignores growth in a short soak, because such growth is mostly uncollected garbage.
 func (x *searcher) finish() {
 	x.found.Uses = x.uses
 	for range cap(x.idle) {

@@ -15,9 +15,9 @@ const StressDoes = "two busy loops for each processor, and 4 MB written and flus
 // stressed is the time limit of the load. It is longer than any measurement.
 const stressed = 24 * time.Hour
 
-// Stress loads the processors, as the action "starve" does, and the disk of throwaway servers. The
-// load ends when the caller calls the function end, or when this process ends. Stress returns an
-// end function even if it returns an error.
+// Stress loads the processors, as the action "starve" does, and the disk that throwaway servers
+// use. The load ends when the caller calls the function end, or when this process ends. Stress
+// returns an end function even if it returns an error.
 func Stress(ctx context.Context) (end func() error, err error) {
 	w := &System{Environment: &servers.Environment{}}
 	e := Event{Action: "starve", Lasts: Duration(stressed), Amount: 0.25}

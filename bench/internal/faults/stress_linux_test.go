@@ -7,7 +7,7 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-// TestStress checks that Stress starts processes, and that they end when its result end is called.
+// TestStress checks that Stress starts processes, and that its end function ends these processes.
 func TestStress(t *testing.T) {
 	before := len(proc.Family(os.Getpid()))
 	end, err := Stress(t.Context())

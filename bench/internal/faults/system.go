@@ -26,7 +26,7 @@ import (
 type System struct {
 	*servers.Environment
 	Hosts []*Host
-	// Dir is a directory for files that actions need. The player removes it after the schedule.
+	// Dir is a directory for files that actions need. The player removes Dir after the schedule.
 	Dir string
 
 	history *History
@@ -66,7 +66,7 @@ var hostWrappers = map[string]string{
 	"session":    `setsid --wait "$plugin"`,
 }
 
-// wrappersThatStay are the [hostWrappers] that live on as a process between host and plugin.
+// wrappersThatStay are those [hostWrappers] whose process keeps running between host and plugin.
 var wrappersThatStay = []string{"shell", "background", "session"}
 
 func wrap(dir, name, wrapper, plugin string) (string, error) {
@@ -98,8 +98,8 @@ func (p *player) ready(ctx context.Context, setting string) error {
 }
 
 // The well method reports whether the next schedule can use the servers. It brings unhealthy
-// servers back to their first state. If a clock was moved, it returns false, because some servers
-// have threads that wait for a time of day. The table of faults sets such a clock right instead.
+// servers back to their first state. In a search, it returns false if a clock was moved, because
+// threads of some servers wait for a time of day. In the table of faults, it corrects the clock.
 func (p *player) well(ctx context.Context) bool {
 	if p.files != "" {
 		return p.environment.Again(ctx) == nil
@@ -109,8 +109,8 @@ func (p *player) well(ctx context.Context) bool {
 
 const maxTTL = 10 * time.Second
 
-// close ends hosts and servers. If close cannot end a process, a watcher process of package servers
-// ends this process.
+// close ends hosts and servers. If close cannot end one of their processes, a watcher process of
+// package servers ends that process.
 func (p *player) close() {
 	p.end()
 	if p.environment != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // Fault is one named fault of the table. One host (the holder) gets half of its locks before the
-// Prepare events, and half after them, before Events. Another host (the rival) wants all of these.
+// Prepare events, and the rest between Prepare and Events. Another host (the rival) wants them all.
 type Fault struct {
 	Name string
 	Does string // one line
@@ -41,7 +41,7 @@ type Fault struct {
 	// SeveralServers reports whether the fault runs on several servers, if the backend can use either
 	// one server or several.
 	SeveralServers bool
-	// Produces are the conditions that the fault causes. Under them, documented exceptions may apply.
+	// Produces are conditions that the fault causes. They may make documented exceptions apply.
 	Produces []claim.Condition
 	// RivalAsksLate reports whether the rival asks for the locks only after the fault was injected.
 	RivalAsksLate bool

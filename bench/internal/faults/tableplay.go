@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// lockCount is the number of locks that the holder (one host) has and the rival (another) wants.
+	// lockCount is the number of locks that one host (the holder) has and another (the rival) wants.
 	lockCount = 20
 	// TTL is the TTL of all leases, except in faults that set a TTL of their own.
 	TTL = 2 * time.Second
 )
 
-// Plan says which faults to play on which backends. Each pair is played Rounds times.
+// Plan lists backends and faults. Each fault is played Rounds times on each backend.
 type Plan struct {
 	Backends []Backend
 	Faults   []Fault
@@ -76,8 +76,8 @@ func (p Plan) concerns(f Fault, b Backend) bool {
 // Run carries out the plan p. It calls the function begin before each pair of a backend and a
 // fault, and the function took after each round (the pair played once). All calls come from one
 // goroutine. If a pair cannot be run, its only round says what is missing. If a round fails, its
-// result says why, and Run goes on with the next pair. Run ends early only if ctx ends or took
-// fails.
+// result says why, and Run goes on with the next pair. Run ends early only if ctx ends, took
+// returns an error, or Run cannot make or clean up its temporary directories.
 func Run(ctx context.Context, p Plan, begin func(label string), took func(results.Round) error) (err error) {
 	scratch, err := servers.NewScratch()
 	if err != nil {
@@ -131,15 +131,15 @@ const (
 	// tryFor is the time limit for the holder to get the second half of its locks after the Prepare
 	// events. It is short, because these events may make all grants impossible.
 	tryFor = time.Second
-	// queueing is the time in which the rival can enter the queues of its locks.
+	// queueing is the time that the rival gets to enter the queues of the locks that it wants.
 	queueing = 200 * time.Millisecond
-	// A fault goes on until the rival has every lock, but at most for recovery plus a TTL. If the
-	// fault sets Acts or ActsTTLs, that time is the limit instead.
+	// A fault goes on until the rival has every lock, but at most for 20 s (recovery) plus a TTL. If
+	// the fault sets Acts or ActsTTLs, these set the limit instead.
 	recovery = 20 * time.Second
 	// givingBack is the time from the start of an outage until the holder releases locks.
 	givingBack = 300 * time.Millisecond
-	// aftermath is the time for which holder and rival go on when the rival has every lock, so that
-	// their late writes reach the files.
+	// aftermath is the time for which hosts still use their locks after the rival has got every lock.
+	// In this time, late writes reach the files.
 	aftermath = 400 * time.Millisecond
 	// lateness is the time that a resumed holder gets to finish its late writes.
 	lateness = 100 * time.Millisecond
@@ -197,13 +197,13 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 	return nil
 }
 
-// The alone method reports whether holder and rival are one host, because the store is in the host.
+// The alone method reports whether one host is holder and rival, because its plugin has the store.
 func (c *cell) alone() bool { return kinds.Of(c.backend.Name).InHost() }
 
 // schedule returns the schedule for playing the fault once. The holder gets half of the locks, the
 // Prepare events happen, and the holder gets the other half. The rival asks for all locks before or
-// after the fault, which is event number hit (the first is 1). At the end, the holder releases its
-// locks and asks again. This shows whether some lock can no longer be granted.
+// after the fault. The fault is event number hit, counted from 1. At the end, the holder releases
+// its locks and asks for them again. This shows whether some lock can no longer be granted.
 func (c *cell) schedule(phase time.Duration) (s Schedule, hit int) {
 	f, rival, of := c.fault, rivalHost, kinds.Of(c.backend.Name)
 	if f.OnWaiter {
@@ -286,8 +286,8 @@ func (c *cell) lasting(e Event, rival int) (_ Event, ended time.Duration) {
 		e.Lasts, e.Linger = Duration(acts), Duration(c.ttl/2)
 		return e, aftermath
 	}
-	// The holder resumes only after the rival has written with its tokens. Otherwise the holder may
-	// learn of its loss, by a renewal, before there is a newer write.
+	// The event ends only after the rival has written with its tokens. Otherwise a renewal may tell
+	// the holder of its loss before the rival has made a newer write.
 	e.Lasts, e.Linger = Duration(c.ttl+recovery), Duration(aftermath)
 	return e, lateness
 }
@@ -329,7 +329,7 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 }
 
 // without returns an error text if the rival has not been granted every lock, and otherwise "". The
-// fault shows nothing about a lock that the rival was never granted.
+// round shows nothing about a lock that the rival was never granted.
 func without(rival results.Seen) string {
 	granted := map[int]bool{}
 	for _, h := range rival.Holds {

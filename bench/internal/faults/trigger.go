@@ -54,7 +54,7 @@ type awaited struct {
 	happened chan struct{}
 }
 
-// holdsFor is the longest time for which a proxy holds data back until an event has happened.
+// A proxy holds data back until the awaited event has happened, but at most for holdsFor.
 const holdsFor = 500 * time.Millisecond
 
 // A request counts as a release if a caller began to release a lock less than releaseFollows ago.
@@ -87,7 +87,7 @@ func (w *watcher) pass(host int, way inject.Direction) {
 	}
 }
 
-// match returns the awaited triggers that data of a host match, and removes them from w.waiting.
+// match returns the awaited triggers that a host's data cause, and removes them from w.waiting.
 func (w *watcher) match(host int, way inject.Direction) []*awaited {
 	w.mu.Lock()
 	defer w.mu.Unlock()

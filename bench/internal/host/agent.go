@@ -24,7 +24,7 @@ const (
 	// startTimeout is the time limit for opening a plugin. It is long, because many plugins may start
 	// at the same time on a busy machine.
 	startTimeout = 30 * time.Second
-	// closeTimeout limits one release of a lock, and at the end the release of all locks together.
+	// closeTimeout limits one release of a lock and, when the host ends, the release of all locks.
 	closeTimeout = 5 * time.Second
 )
 
@@ -175,7 +175,7 @@ func (a *agent) event(e core.Event) {
 	}
 }
 
-// noteHeartbeat is called at each heartbeat. If the process has stalled, it reports the stall.
+// noteHeartbeat is called at each heartbeat. It reports a stall of this process, if there was one.
 func (a *agent) noteHeartbeat(stall *proc.Stall) {
 	a.sendPlugin()
 	if stall != nil {
@@ -195,7 +195,7 @@ const (
 	IgnoredChildren Surrounding = "ignored-children"
 )
 
-// Surround tells the host to begin a surrounding or, if on is false, to end it, and does not wait.
+// Surround makes the host begin the surrounding s or, if on is false, end it. It does not wait.
 func (p *Process) Surround(s Surrounding, on bool) error {
 	return p.Send(order{Op: string(s), On: on})
 }

@@ -28,7 +28,7 @@ const (
 	retryEvery = 100 * time.Millisecond
 	// eventsBy limits the wait for the client's last events about a lease that has ended.
 	eventsBy = time.Second
-	// finishes is how long a holder, like a program, goes on after it hears that its lease ends.
+	// finishes is how long a holder still works after it hears that its lease ends, as programs do.
 	finishes = 100 * time.Millisecond
 )
 
@@ -63,8 +63,8 @@ func (a *agent) release(from int) {
 	}
 }
 
-// write writes under the lock again and again until stop is closed or the lease is over. It checks
-// the lease before it prepares each write, so a write is late if the process is frozen in between.
+// write repeatedly writes to the lock's files until stop is closed or the lease is over. It checks
+// the lease, and then prepares a write. If the process is frozen in this time, the write is late.
 func (h *holding) write(name string, stop <-chan struct{}) {
 	for {
 		h.writeOnce(name)
@@ -213,9 +213,9 @@ type coreLease interface {
 	Deadline() time.Time
 }
 
-// sentOf returns when the request was sent from which the lease's TTL counts, or 0 if this time is
-// unknown. A store may grant a waiter in its queue a lease that is shorter than the TTL. sentOf
-// ignores this, because core renews such a lease at once.
+// sentOf returns the time of the request from which the lease's TTL counts, or 0 if it is unknown.
+// A store may grant a waiter in its queue a lease that is shorter than the TTL. sentOf ignores
+// this, because core renews such a lease at once.
 func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 	switch l := lease.(type) {
 	case coreLease:
@@ -228,7 +228,7 @@ func (a *agent) sentOf(lease any, call *results.Call, ttl time.Duration) int64 {
 
 // follow reports each confirmed renewal of a lease until the leave function is called. A baseline
 // that uses package core reports no events, so follow takes a later deadline of the lease as a
-// renewal. Leases of any other library are renewed by follow itself.
+// renewal. If the lease is not of package core, follow itself renews it.
 func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func()) {
 	lease, ok := of.(coreLease)
 	switch {
@@ -283,7 +283,7 @@ func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 }
 
 // renew renews a lease until ctx ends, and then returns nil. If the lease is lost, renew returns
-// the reason. It repeats a failed renewal until one TTL after the last confirmed one.
+// the reason. It repeats a failed renewal until one TTL after the last confirmed renewal.
 func (a *agent) renew(ctx context.Context, lease load.Lease, ttl time.Duration, renewed func(sent, done int64)) error {
 	confirmed, wait := a.clock.Now(), ttl/3
 	for proc.Sleep(ctx, wait) {
@@ -335,13 +335,13 @@ func (k *kept) Release(ctx context.Context) error {
 }
 
 // Resources names the directory of the files that holders write to. Each lock has two files. A
-// guard of the first file refuses writes with a lower token. The second file has no guard.
+// guard of the first file refuses a write whose token is stale. The second file has no guard.
 type Resources struct {
 	Dir string `json:"dir"`
 }
 
 // writeOnce writes to the guarded file and to the unguarded file of a lock. It reports a write that
-// succeeds or that the guard refuses. A write that fails otherwise has no effect on the file.
+// succeeds or that the guard refuses. A write with any other error has no effect on the file.
 func (h *holding) writeOnce(name string) {
 	a, l := h.agent, &h.record // the fields that this function reads do not change
 	path, text := filepath.Join(a.spec.Resources.Dir, name), strconv.AppendUint(nil, l.Token, 10)

@@ -160,8 +160,8 @@ func (p *Process) see(n note) {
 	}
 }
 
-// lease stores the newest state of a hold. It searches from the end, because the hold is usually
-// one of the last.
+// lease stores the newest state of a hold. It searches the holds from the end, because the hold is
+// usually one of the last.
 func (p *Process) lease(l results.Hold) {
 	if l.ReleasedNs == 0 {
 		p.releaseNs = max(p.releaseNs, l.ReleaseNs)
@@ -239,8 +239,8 @@ func (p *Process) Asking() (asking bool, releaseNs int64) {
 	return p.asking, p.releaseNs
 }
 
-// Acquire makes the host ask for every lock of w, for up to timeout, and write to files under each.
-// The host holds a lock until it is lost, or until Release is called. Acquire returns at once.
+// Acquire makes the host ask for every lock of w, for up to timeout. The host holds each lock, and
+// writes to its files, until the lock is lost or Release is called. Acquire returns at once.
 func (p *Process) Acquire(w Workload, timeout time.Duration) error {
 	end := w.First + w.Names
 	w.Names, w.Callers, w.Limit, w.Hold, w.Once = 1, 1, Range{timeout, timeout}, Forever, true

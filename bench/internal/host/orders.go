@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/results"
 )
 
-// These are the orders to a host. Older builds know the first three under the same names.
+// These are the orders to a host. Older builds use the first three, so do not rename them.
 const (
 	opWork    = "work"
 	opRelease = "release" // releases the locks of workloads

@@ -32,7 +32,7 @@ type Workload struct {
 	// the time from the release to the caller's next call.
 	Limit Range `json:"limit_ns"`
 	// AtLeast is the shortest time for which an acquired lock stays taken. Value is the size in bytes
-	// of the value that a leader publishes. Only hosts that use package core support both fields.
+	// of the value that a leader publishes. Both fields need a host that uses package core.
 	AtLeast time.Duration `json:"at_least_ns,omitempty"`
 	Value   int           `json:"value,omitempty"`
 	Hold    Range         `json:"hold_ns"`
@@ -84,7 +84,7 @@ func (a *agent) start(ctx context.Context, w Workload) {
 	}
 }
 
-// The asks method adds change to the number of callers that are asking for a lock. It sends a
+// The asks method adds its argument to the number of callers that are asking for a lock. It sends a
 // report when this number becomes positive, and when it becomes zero.
 func (a *agent) asks(change int64) {
 	now := a.asking.Add(change)
@@ -119,7 +119,6 @@ func (a *agent) reopen(ctx context.Context, timeout time.Duration) {
 	a.back(call, <-closed)
 }
 
-// The back method reports that a call has returned.
 func (a *agent) back(call results.Call, err error) {
 	call.BackNs = a.clock.Now()
 	if call.Outcome = outcomeOf(err); err != nil {

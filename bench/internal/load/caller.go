@@ -81,10 +81,10 @@ func (c *Caller) note(ctx context.Context, err error) {
 	}
 }
 
-// Cycle acquires and releases in a loop until the time in until, or until ctx ends. Unless ctx
-// ends, it begins at least one cycle after the time in from. It waits for its last cycle without a
-// limit, so that stalls show. It releases an acquired lock even if ctx has ended. If choose is not
-// nil, it picks the lock before each cycle, and its error ends the loop.
+// Cycle acquires and releases in a loop. It stops at the time in parameter until, or when ctx ends.
+// Unless ctx ends, it begins at least one cycle after the time in from. It waits for its last cycle
+// without a limit, so that stalls show. It releases an acquired lock even if ctx has ended. If
+// choose is not nil, it picks the lock before each cycle, and its error ends the loop.
 func (c *Caller) Cycle(ctx context.Context, from, until int64, hold time.Duration, choose func() error) {
 	uncancelled := context.WithoutCancel(ctx)
 	for counts := false; ctx.Err() == nil; {
@@ -191,8 +191,8 @@ type Arrival struct {
 	Caller int
 }
 
-// Poisson returns arrivals at random times between from and until (a Poisson process), with a mean
-// of rate arrivals per second. Each is for a random caller. Equal states of r give equal arrivals.
+// Poisson returns arrivals at random times between from and until (a Poisson process), each for a
+// random caller. Their mean number per second is rate. Equal states of r give equal arrivals.
 func Poisson(r *rand.Rand, rate float64, callers int, from, until int64) []Arrival {
 	var out []Arrival
 	for at := float64(from); ; {

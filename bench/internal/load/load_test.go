@@ -15,7 +15,6 @@ import (
 
 var errBad = errors.New("bad")
 
-// scripted is a Lock and a Lease whose methods return the given errors.
 type scripted struct{ acquire, renew, release error }
 
 func (s scripted) Acquire(context.Context) (Lease, error) {

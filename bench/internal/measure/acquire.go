@@ -38,7 +38,7 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	bounded, cancel := context.WithTimeout(ctx, total+openFor(in)+graceOf(in.Measure))
 	defer cancel()
 
-	if in.Clients > 1 { // the data of several callers cannot be told apart
+	if in.Clients > 1 { // a relay cannot tell apart the data of several callers
 		in.Relays = nil
 	}
 	passing := in.watch()
@@ -173,7 +173,7 @@ func runOpen(ctx context.Context, in Input, cs []*load.Caller, rate float64, cel
 	for _, c := range all {
 		acquires, lags = append(acquires, c.acquires...), append(lags, c.lags...)
 	}
-	// A cycle that did not start, or whose acquire failed, is a drop, too: no latency shows it.
+	// A cycle that did not start, or whose acquire failed, is a drop, because no latency shows it.
 	drops, refused := len(arrivals)-len(acquires), 0.0
 	if !keptUp(acquires, lags, drops) {
 		refused = 1

@@ -152,9 +152,9 @@ func contending(ctx context.Context, in Input) (cs []*load.Caller, end func() er
 	return cs, end, nil
 }
 
-// take acquires the lock, holds it and releases it, again and again until the asking context ends.
-// After a release, the caller asks again only when another caller has the lock. If the caller asked
-// at once, a library that polls would usually grant it the lock again.
+// take acquires the lock, holds it and releases it, again and again until the context called asking
+// ends. After a release, the caller asks again only when another caller has the lock. If the caller
+// asked at once, a library that polls would usually grant it the lock again.
 func take(ctx, asking context.Context, c *load.Caller, t *turns, s Workload) {
 	uncancelled := context.WithoutCancel(ctx)
 	for asking.Err() == nil {

@@ -101,8 +101,8 @@ func (s *election) campaign(c *faults.Host) error {
 	return nil
 }
 
-// harm does the mode's actions to the victim, the leader. If the actions kill the victim, harm
-// records the end of the victim's terms, because a dead host cannot report it.
+// harm applies the mode's actions to the victim, which is the leader. If the actions kill the
+// victim, harm records the end of the victim's terms, because a dead host cannot report it.
 func (s *election) harm(ctx context.Context, h *incident) error {
 	if s.mode.inject != nil {
 		return s.mode.inject(ctx, s, h)

@@ -27,8 +27,8 @@ var footprint = Scenario{
 }
 
 const (
-	// starts is the number of plugins that one run starts, one after another. The run measures all
-	// figures except the start on the last of these plugins.
+	// starts is the number of plugins that one run starts, one after another. The run measures the
+	// start of each plugin, and all other figures on the last plugin.
 	starts = 5
 	// startTime is the approximate time that one start takes.
 	startTime = 150 * time.Millisecond

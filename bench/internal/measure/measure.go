@@ -36,7 +36,7 @@ type Scenario struct {
 	Run   func(ctx context.Context, in Input) (results.Cell, error)
 }
 
-// Workload is the load of one measurement. Within one scenario and backend, nothing else varies.
+// Workload is the load of one measurement. It is all that varies within one scenario and backend.
 type Workload struct {
 	Mode    string        // the mode, for a scenario with several modes
 	Hosts   int           // number of host processes; 0: the callers are in this process
@@ -87,7 +87,7 @@ type Input struct {
 	// Rate is the number of cycles per second that scenario acquire starts at fixed times in its open
 	// loop. 0 means half the rate that its callers reach in the closed loop.
 	Rate float64
-	// Tick is the interval at which a candidate asks the store. 0 means that the store wakes it.
+	// Tick is the interval at which a candidate asks the store. At 0, the store wakes the candidate.
 	Tick time.Duration
 	// For is the time for which scenario ttl holds its leases.
 	For time.Duration
@@ -119,12 +119,12 @@ func (in Input) client() *core.Client {
 // wraps the first error that occurred.
 var ErrNothingDone = errors.New("no operation succeeded")
 
-// grace is the longest time that a measurement may take beyond its planned end. Then its operations
-// are cancelled, so that a store that no longer answers does not block the run for ever.
+// grace is the longest time that a measurement may take beyond its planned end. After that, its
+// operations are cancelled, because a store that no longer answers would block the run for ever.
 const grace = 10 * time.Second
 
 // graceOf returns the grace of a measurement whose measured time is measure. A quick run has a
-// shorter grace, because a library that waits for ever would make it long.
+// shorter grace, because a library that waits for ever would make the run long.
 func graceOf(measure time.Duration) time.Duration {
 	return min(grace, max(grace/5, 10*measure))
 }

@@ -158,7 +158,7 @@ func TestAcquire(t *testing.T) {
 }
 
 // TestStallsAreMeasured checks that a store gets figures even if it stalls for longer than the
-// measured time. The figures must be slow.
+// measured time. The figures must show the stall.
 func TestStallsAreMeasured(t *testing.T) {
 	const stall = 2 * measure
 	f := newFake()

@@ -126,8 +126,8 @@ func (s *election) run(ctx context.Context) error {
 	return nil
 }
 
-// succeed makes the host fail that leads the most names or, in some modes, a server. It waits until
-// each of these names has a leader again, and then heals the fault.
+// succeed harms the host that leads the most names or, in some modes, a server. It waits until each
+// name that this host led has a leader again, and then heals the fault.
 func (s *election) succeed(ctx context.Context) error {
 	var h incident
 	elected := func() bool {

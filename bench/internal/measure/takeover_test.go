@@ -55,7 +55,7 @@ func TestTakeoverModes(t *testing.T) {
 			if !mode.server && len(took) != c.Cycles {
 				t.Errorf("%d times of %d takeovers", len(took), c.Cycles)
 			}
-			// Judge by the end of each lease, not by the band, because the band assumes punctual renewals.
+			// Judge by the end of each lease, because the expected band assumes punctual renewals.
 			if mode.expires && (len(c.Latencies["overdue"]) != len(took) || c.Values["early"] != 0 || c.Values["band-low-ns/takeover"] == 0) {
 				t.Errorf("took %v, of which %v are judged: %v", took, c.Latencies["overdue"], c.Values)
 			}

@@ -75,7 +75,7 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	cell.Attempts = attempts
 	acquires, releases := measured(attempts, from)
 	cell.Latencies = map[string][]int64{}
-	passing := &trips{} // without relays, because the data of several callers cannot be told apart
+	passing := &trips{} // without relays, because they cannot tell apart the data of several callers
 	passing.note(&cell, "acquire", acquires)
 	passing.note(&cell, "release", releases)
 	cell.Cycles, cell.Elapsed = doneIn(attempts, from, until, contenders(in))

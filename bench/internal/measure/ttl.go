@@ -29,7 +29,7 @@ var shortTTL = Scenario{
 
 const (
 	// leasesOfTTL is the default number of leases for each TTL of manyFrom or longer. A shorter TTL
-	// has fewer leases, so that its leases need no more renewals per second, but at least fewLeases.
+	// has fewer leases, so that it needs no more renewals per second, but at least fewLeases.
 	leasesOfTTL = 100
 	manyFrom    = time.Second
 	fewLeases   = 4

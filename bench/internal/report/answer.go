@@ -38,8 +38,8 @@ type choice struct {
 }
 
 // choices returns the recommendations of this run. A candidate is a backend that broke no rule and
-// whose locks exclude callers of other hosts. A second build (flag --vs) is no candidate. For a
-// choice by a figure, there must be two candidates, or a baseline to name in Libraries.
+// whose locks exclude callers of other hosts. A second build (flag --vs) is no candidate. A choice
+// by a figure needs at least two candidates, or a baseline to name in Libraries.
 func (r Report) choices() []choice {
 	var out []choice
 	for _, h := range r.highlights() {
@@ -53,7 +53,7 @@ func (r Report) choices() []choice {
 	return append(out, r.ttlChoices()...)
 }
 
-// survivors names the candidates whose server's settings make grants survive a crash of the server.
+// survivors names the candidates whose server has settings that make grants survive its crash.
 func (r Report) survivors() (choice, bool) {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
 	c := choice{Need: "grants that survive a server's crash"}
@@ -124,7 +124,7 @@ func (h highlight) byFigure(a, b Row) int {
 	return d
 }
 
-// compared says how much slower or faster row is than the other row, for example "2.0x slower".
+// compared says how much slower or faster the first row is than the second, as in "2.0x slower".
 func (h highlight) compared(row, than Row) string {
 	times, what := row.Figures[h.unit].Center/than.Figures[h.unit].Center, "slower"
 	if h.more {
@@ -136,7 +136,7 @@ func (h highlight) compared(row, than Row) string {
 	return fmt.Sprintf("%sx %s", significant(times, 2), what)
 }
 
-// libraries leaves out each baseline whose difference from the best backend may be chance.
+// libraries compares baselines with the best backend, but omits differences that may be chance.
 func (h highlight) libraries(best Row) string {
 	var out []string
 	rows := filter(h.table.Rows, func(row Row) bool {
@@ -250,8 +250,8 @@ func (r Report) highlights() []highlight {
 		}
 	}
 	if ts := near(r.of(throughputScenario)); len(ts) > 0 {
-		// Among tables with the fewest hosts, which all backends have, choose those with the most locks,
-		// because callers then seldom wait. Of these, choose the table with the most callers.
+		// Choose tables with the fewest hosts, because all backends have such tables. Of these, choose
+		// those with the most locks, where callers seldom wait. Of these, choose the most callers.
 		first := ts[0]
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])

@@ -37,8 +37,8 @@ func TestChoicesAreOfThisRun(t *testing.T) {
 	}
 }
 
-// TestChoicesAreWhole checks that choices are complete: what a faster library lacks, why a backend
-// has no figure, and with which settings grants of a backend survive a crash.
+// TestChoicesAreWhole checks that choices say what a faster library lacks, why a backend has no
+// figure, and with which settings grants of a backend survive a crash.
 func TestChoicesAreWhole(t *testing.T) {
 	r := everything(t, false)
 	if got, want := choiceOf(t, r, "lowest uncontended latency").Libraries, "redislock 2.0x faster, without token, renewal or release at a crash"; got != want {
@@ -102,7 +102,7 @@ func TestTTLAdvice(t *testing.T) {
 }
 
 // TestTTLAdviceForMany checks that the report also advises a longer TTL if a host can renew only
-// few leases with the shortest sound TTL. Each number of clients gets its own advice.
+// few leases with the shortest advised TTL. Each number of clients gets its own advice.
 func TestTTLAdviceForMany(t *testing.T) {
 	var cells []results.Cell
 	for _, ttl := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second} {

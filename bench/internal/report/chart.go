@@ -63,7 +63,7 @@ type line struct {
 type style struct{ family, dash int }
 
 // styles gives each backend a family number. A baseline gets the family of the backend that has the
-// same reference. All baselines without such a backend share one more family.
+// same reference. All baselines without such a backend share an additional family.
 func styles(m results.Manifest) map[string]style {
 	out, byReference := map[string]style{}, map[string]int{}
 	plugins := filter(m.Subjects, func(s results.Subject) bool { return s.Kind == results.KindPlugin })
@@ -134,8 +134,8 @@ func (t Table) facet() string {
 }
 
 // lineFacet returns the name of table t's curve in a load chart. Tables with the same facet (mode,
-// locks and so on) share one curve. If a number of hosts was measured with several numbers of
-// clients, it has a curve of its own, and the curve's name includes the number of hosts.
+// locks and so on) share one curve. If one number of hosts was measured with several numbers of
+// clients, these tables have a curve of their own. Its name includes the number of hosts.
 func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
@@ -206,7 +206,7 @@ var shares = []float64{
 	0.9993, 0.9995, 0.9997, 0.9999,
 }
 
-// beyond is how many samples above a percentile a chart needs before it shows the percentile.
+// beyond is the number of samples above a percentile that a chart needs to show the percentile.
 const beyond = 5
 
 // enough reports whether n samples are enough to show the percentile share, which is a fraction.
@@ -214,8 +214,8 @@ func enough(n int64, share float64) bool {
 	return share <= 0.5 || float64(n)*(1-share) >= beyond-1e-6
 }
 
-// distributions returns two charts of a scenario. The first shows which share of the takeovers had
-// ended by each time. The second shows the latencies of all other operations by percentile.
+// distributions returns two charts of a scenario. The first shows the share of finished takeovers
+// over time. The second shows the latencies of all other operations by percentile.
 func (r Report) distributions(scenario string) []chart {
 	takeovers := chart{
 		ID: scenario + "-takeover", X: axisTime, Title: "Takeovers done after",

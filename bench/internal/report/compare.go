@@ -78,7 +78,7 @@ func judgement(d results.Difference) string {
 }
 
 // ShortCell shortens the name of a cell, which is one backend under one load. It drops "backend=",
-// and replaces separators by spaces.
+// and replaces slashes by spaces.
 func ShortCell(cell string) string {
 	cell = strings.Replace(cell, "/backend=", " ", 1)
 	return strings.ToLower(cell[:min(1, len(cell))]) + strings.ReplaceAll(cell[min(1, len(cell)):], "/", " ")

@@ -9,7 +9,7 @@
 //   - report.go loads a folder, write.go chooses a format, and text.go writes text and Markdown.
 //   - grid.go makes tables, and format.go formats the figures in tables.
 //   - verdict.go says whether the run was safe, and notes.go has notes on the run.
-//   - answer.go recommends a backend, drawing.go draws backends, and ttl.go recommends a TTL.
+//   - answer.go recommends a backend, drawing.go draws speeds, and ttl.go recommends a TTL.
 //   - chart.go makes the charts of the page.
 //   - roundtrips.go counts round trips, and environment.go describes the machine and servers.
 //   - compare.go writes the comparison of two builds.

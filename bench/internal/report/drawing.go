@@ -82,8 +82,8 @@ func (r Report) draw(h highlight, rows []Row) drawing {
 	return d
 }
 
-// promise returns the durability that decides, among rows with equal fencing, in which lane a row
-// is. It is "" for subjects without tokens, because these share one lane.
+// promise returns the durability of a row. Rows with the same fencing and durability share a lane.
+// For subjects without tokens, promise returns "", because these share one lane.
 func (row Row) promise() string {
 	if cmp.Or(row.Fencing, "none") == "none" {
 		return ""
@@ -181,8 +181,8 @@ func round(unit string, v float64) string {
 	return grouped(v)
 }
 
-// answer writes the drawing and the choices as text. Short confidence intervals cannot be seen in
-// the drawing, so the choices say which differences may be due to chance.
+// answer writes the drawing and the choices as text. The drawing shows no confidence intervals, so
+// the choices say which differences may be due to chance.
 func (p *printer) answer(a answer) {
 	p.drawing(a.Drawing)
 	if len(a.Choices) == 0 {

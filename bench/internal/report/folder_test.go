@@ -111,7 +111,7 @@ func takeovers(backend, mode string, run int, ms ...int64) results.Cell {
 // loaded caches results of function everything. A test must not change the Reports in it.
 var loaded = map[bool]Report{}
 
-// everything returns a report with all scenarios that lockbench knows, and with an unknown one.
+// everything returns a report with most of the known scenarios, and with an unknown scenario.
 func everything(t *testing.T, overlap bool) Report {
 	t.Helper()
 	if r, ok := loaded[overlap]; ok {

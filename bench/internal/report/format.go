@@ -72,7 +72,7 @@ func significant(v float64, digits int) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// grouped formats a number as "71,342". If it is below 1000 and not whole, it gets three digits.
+// grouped formats a number as "71,342". A number below 1000 that is not whole gets three digits.
 func grouped(v float64) string {
 	if v < 1000 && v != math.Trunc(v) {
 		return significant(v, 3)

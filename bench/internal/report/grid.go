@@ -22,7 +22,7 @@ type grid struct {
 	Note    string // text below the table; may be empty
 	Columns []gridColumn
 	Rows    []gridRow
-	// Keys is how many of the first columns are needed to identify a row. 0 means 1.
+	// Keys is the number of columns, from the first, that identify a row. 0 means 1.
 	Keys int
 }
 
@@ -109,8 +109,8 @@ func distinct[K comparable, T any](items []T, key func(T) K) []K {
 	return out
 }
 
-// compared lists the units for which a table also has a ratio. The ratio divides a backend's figure
-// by the figure of its reference, which is a baseline (a library without a plugin).
+// compared lists the units for which a table has a ratio. The ratio divides a backend's figure by
+// the figure of its reference, which is a baseline (a library without a plugin).
 var compared = []struct{ unit, title string }{
 	{"p50-ns/acquire", "acquire"}, {"cycles/s", "cycles"}, {"p50-ns/handoff", "hand-over"},
 }
@@ -148,8 +148,8 @@ func columns(t Table) []column[Row] {
 
 var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}
 
-// severalReferences stands for the reference baseline in column titles if the backends of a table
-// have different ones. A note below the table names the reference of each backend.
+// severalReferences replaces the reference baseline in column titles if the backends of a table
+// have different reference baselines. A note below the table names the reference of each backend.
 const severalReferences = "ref."
 
 func references(t Table) string {

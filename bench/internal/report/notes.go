@@ -85,7 +85,7 @@ func (r Report) parts() []string {
 	return out
 }
 
-// shares returns a table of the cycles per second: of all parts together, and of each part alone.
+// shares returns a table of the cycles per second of all merged runs (parts), and of each alone.
 func (r Report) shares() grid {
 	g := grid{
 		Title:   "the total on the target, and each part's share of it (cycles/s, medians)",

@@ -31,7 +31,6 @@ func attr(n *html.Node, key string) string {
 	return ""
 }
 
-// elements returns the elements with this tag and class. The class "" matches any class.
 func elements(doc *html.Node, tag, class string) []*html.Node {
 	var out []*html.Node
 	for n := range doc.Descendants() {

@@ -75,8 +75,8 @@ const (
 	floorScenario      = "floor"
 )
 
-// scenarioOrder is the order of the sections in a report. Unknown scenarios come next, and then the
-// floors, which are the cheapest possible calls.
+// scenarioOrder is the order of the sections in a report. Unknown scenarios follow after these, and
+// then the floors, which are the cheapest possible calls.
 var scenarioOrder = []string{acquireScenario, throughputScenario, contendScenario, takeoverScenario, ttlScenario}
 
 var proves = map[string]string{

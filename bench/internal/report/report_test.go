@@ -50,8 +50,8 @@ func TestRefusedOpenLoop(t *testing.T) {
 	}
 }
 
-// TestRoundTrips checks the number of round trips that follows from the growth of latencies with
-// the RTT. Hand-overs inside one host must not count, because they do not ask the store.
+// TestRoundTrips checks that the report computes round trips from latencies at several RTTs.
+// Hand-overs inside one host must not count, because they do not ask the store.
 func TestRoundTrips(t *testing.T) {
 	var cells []results.Cell
 	for i := range 3 * fewestRuns {

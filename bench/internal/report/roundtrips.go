@@ -9,7 +9,7 @@ import (
 )
 
 // operations are the operations whose round trips are shown. A plugin's hand-overs count only with
-// several hosts, because callers of one host pass a lock on without the store.
+// several hosts, because callers of one host pass a lock on without asking the store.
 var operations = []struct{ title, scenario, name string }{
 	{"acquire", acquireScenario, "acquire"},
 	{"renew", acquireScenario, "renew"},
@@ -46,7 +46,7 @@ func (t tripsOf) cell() cell {
 	return numeric(fmt.Sprintf("%s (%s)", text(t.counted, "%.0f"), text(t.slope, "%.2f")), t.counted)
 }
 
-// allTrips has an element for each operation of a subject whose count or slope is known.
+// allTrips returns the operations of all subjects for which the count or the slope is known.
 func (r Report) allTrips() (all []tripsOf) {
 	for _, s := range r.Manifest.Subjects {
 		for _, op := range operations {

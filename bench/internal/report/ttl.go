@@ -141,8 +141,8 @@ func (t ttlRow) said() string {
 // too many renewals per second, the report also advises a longer TTL.
 const manyLeases = 1000
 
-// ttlChoices advises a TTL for each backend and number of clients: the shortest TTL that was sound
-// and is not below an unsound TTL. It also describes shorter TTLs, down to the longest that lost a
+// ttlChoices advises, for each backend and number of clients, the shortest TTL above the longest
+// unsound TTL (see soundShare). It also describes shorter TTLs, down to the longest that lost a
 // lease. If a host cannot renew manyLeases leases of this TTL, it also advises a longer TTL.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
@@ -189,7 +189,7 @@ func leasesFor(all []ttlRow, ttl time.Duration) float64 {
 	return math.Ceil(rate * ttl.Seconds() / 3)
 }
 
-// power says how rare stalls that lose a lease must be if the run saw no loss. It is "" if scenario
+// power says how rare stalls with a loss must be, if the run lost no lease. It is "" if scenario
 // ttl was not measured. If an event does not occur in a period, then with 95 % confidence it occurs
 // on average less than three times in such a period. The source is Hanley and Lippman-Hand, If
 // nothing goes wrong, is everything all right?, JAMA 249, 1983. power counts time and not renewals,

@@ -213,8 +213,8 @@ const (
 	stallTimes = 10
 )
 
-// stallUnits are the longest times of operations that a stall of the server delays. Floors, the
-// cheapest possible calls, have only the last unit.
+// stallUnits are units of the longest time of an operation, which shows a stall of the server.
+// Floors, the cheapest possible calls, have only the last unit.
 var stallUnits = []struct{ unit, what string }{
 	{"max-ns/acquire", "an acquire"}, {"max-ns/open-acquire", "an acquire of the open loop"}, {"max-ns/renew", "a renewal"},
 	{"max-ns/release", "a release"}, {"max-ns/wait", "a wait"}, {"max-ns/call", "a call"},

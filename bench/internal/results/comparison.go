@@ -32,7 +32,7 @@ type Comparison struct {
 	// Warnings are reasons to doubt the whole comparison.
 	Warnings []string
 	// Held has a result for each bound, which is a limit for a figure of the newer folder. Old, Rows
-	// and Warnings are empty if there is only one folder and each gate is a bound.
+	// and Warnings are empty if there is only one folder and each gate (limit) is a bound.
 	Held []Held
 
 	others  []Difference // differences of plugins that are not tested unless a gate names their units
@@ -55,9 +55,9 @@ func runsOf(figures []measured) map[Row][]float64 {
 	return out
 }
 
-// Load compares two folders, or the two builds in one folder. A gate limits a change, or it is a
-// bound and limits a figure of the newer folder. Load checks the bounds, and [Comparison.Judge]
-// checks the other gates. If all gates are bounds, one build is enough.
+// Load compares two folders, or the two builds in one folder. A gate limits a change, unless it is
+// a bound, which limits a figure of the newer folder. Load checks the bounds, and
+// [Comparison.Judge] checks the other gates. If all gates are bounds, one build is enough.
 func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) {
 	changes, bounds := divided(gates)
 	switch {
@@ -82,7 +82,7 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 
 // Folders compares two runs with the same plan. It refuses to compare a merged folder with the
 // folder of one part (one of the merged runs), because their loads differ. The filter selects
-// figures, as in benchstat: "/backend:NAME /clients:64". The filter "" selects all.
+// figures, as in benchstat: "/backend:NAME /clients:64". The filter "" selects all figures.
 func Folders(before, after, filter string) (Comparison, error) {
 	a, err := ReadWhole(before)
 	if err != nil {
@@ -149,7 +149,7 @@ func Builds(dir, filter string) (Comparison, error) {
 	return c, nil
 }
 
-// cellOrder is the sort order of rows. The backend is its field number backendField, from 0.
+// cellOrder is the sort order of rows. Its field with index backendField is the backend.
 const (
 	cellOrder    = ".name@alpha,/backend@alpha,/mode@alpha,/hosts@num,/keys@num,/hold@alpha,/rtt@alpha,/clients@num"
 	backendField = 1
@@ -194,10 +194,10 @@ func read(dir string, m Manifest, filter string) ([]measured, benchfmt.UnitMetad
 	return out, units, err
 }
 
-// compare compares the rows that both slices have, before and after. A row of a plugin must have a
-// figure in each planned run. Slow runs may have too few samples for a p99, and without them the
-// median would be too good. The p-values of plugin rows are corrected for the number of plugin
-// rows, and all other p-values for the number of other rows.
+// compare compares the rows that are in both slices. A row of a plugin must have a figure in each
+// planned run. Slow runs may have too few samples for a p99, and a median without slow runs would
+// be too good. The p-values of plugin rows are corrected for the number of plugin rows, and all
+// other p-values for the number of other rows.
 func compare(before, after []measured, runsBefore, runsAfter int, units benchfmt.UnitMetadataMap) Comparison {
 	var c Comparison
 	var controls []Difference
@@ -322,8 +322,8 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 }
 
 // hold checks the bound g, and returns the result for the worst row (see [Held]). It returns an
-// error if some run lacks the figure, or lacks the baseline's figure. Otherwise figures with the
-// same index are from the same run.
+// error if some run lacks the figure, or lacks the baseline's figure. If every run has both
+// figures, values with the same index are from the same run.
 func (g Gate) hold(m Manifest, figures []measured, runs map[Row][]float64) (worst Held, err error) {
 	worst.Gate = g
 	for _, f := range g.limited(figures) {
@@ -352,8 +352,8 @@ func (g Gate) hold(m Manifest, figures []measured, runs map[Row][]float64) (wors
 	return worst, nil
 }
 
-// limited returns the rows that g limits. It returns each cell of a plugin with each unit of any
-// plugin. A row of a slow backend may have no figures, because it had too few samples for the unit.
+// limited returns the rows that g limits: each cell of a plugin with each limited unit that any
+// plugin has. A row may have no figures, because a slow backend had too few samples for the unit.
 func (g Gate) limited(figures []measured) (out []measured) {
 	cells, units := map[string]measured{}, map[string]bool{}
 	for _, f := range figures {
@@ -372,8 +372,8 @@ func (g Gate) limited(figures []measured) (out []measured) {
 	return out
 }
 
-// tried reports whether the run tried to measure the cell, because a plan may omit the baseline. It
-// returns true if the baseline has failed, because the failure may be why the cell has no figures.
+// tried reports whether the run tried to measure the cell. A plan may omit the baseline. If the
+// baseline has failed, tried returns true, because the cell may lack figures for this reason.
 func (m Manifest) tried(baseline, cell string, runs map[Row][]float64) bool {
 	for r := range runs {
 		if r.Cell == cell {
@@ -458,8 +458,8 @@ func RunsNeeded(rows int) int {
 	return n
 }
 
-// leastP is the lowest p-value of the U test for samples of a and b runs. It is 2, because the test
-// has two sides, divided by the number of ways to choose a of a+b runs.
+// leastP returns the lowest p-value of the U test for samples of a and b runs. It is 2 divided by
+// the number of ways to choose a of a+b runs. The 2 is for the two sides of the test.
 func leastP(a, b int) float64 {
 	ways := 1.0
 	for i := 1; i <= a; i++ {

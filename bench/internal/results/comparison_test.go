@@ -273,7 +273,7 @@ func TestGatesNeedEveryRun(t *testing.T) {
 	}
 }
 
-// TestPeak checks that a row's peak differs from the row only in the number of callers.
+// TestPeak checks that peakOf looks only at cells that differ at most in the number of callers.
 func TestPeak(t *testing.T) {
 	row := func(cell string) Row { return Row{"Throughput/backend=redis/" + cell, "cycles/s"} }
 	runs := map[Row][]float64{row("keys=8/clients=8"): {50, 90, 51}, row("keys=8/clients=64"): {60, 70, 61}, row("keys=8/clients=128"): {55}, row("clients=64"): {99}}

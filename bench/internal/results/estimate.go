@@ -50,7 +50,7 @@ type Ratio struct {
 	// Estimate is the median of the ratios, one from each run. A run measures both figures soon after
 	// each other, so a machine that gets slower hardly changes their ratio.
 	Estimate
-	// Test is the test for a difference. If it supports none, reports show "~" in place of the ratio.
+	// Test is the test for a difference. If it shows no difference, reports show "~", not the ratio.
 	Test
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Unit describes a unit of results.txt. Units of times, such as "p90-ns/wait", need no entry.
+// Unit describes a unit of results.txt. Units of times, such as "p90-ns/wait", need no description.
 type Unit struct {
 	Name     string // as in results.txt, for example "cycles/s"
 	Title    string // title of its column; "" for none

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// FuzzAttempts reads an events file with any content, but with correct checksums.
+// FuzzAttempts reads an events file with arbitrary content, but with correct checksums.
 func FuzzAttempts(f *testing.F) {
 	c := sampleCell("redis", 20)
 	section, err := json.Marshal(c.Section)
@@ -131,7 +131,7 @@ func FuzzHistograms(f *testing.F) {
 	})
 }
 
-// FuzzResult writes a line and reads it again. Values must be equal in their first six digits.
+// FuzzResult writes a line of results.txt and reads it. Values must agree to six digits.
 func FuzzResult(f *testing.F) {
 	f.Add("kill-host", 2, 64, 1024, int64(time.Millisecond), 700, 1234.5678, 1e6, int64(12345))
 	f.Add("", 0, 1, 0, int64(0), 0, math.Inf(1), 0.0, int64(-5))

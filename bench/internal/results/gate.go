@@ -177,7 +177,7 @@ func (c Comparison) Units() []string {
 }
 
 // Sensitivity is the smallest change of a figure that a gate (a limit for changes) could have
-// noticed in these runs.
+// noticed in the compared runs.
 type Sensitivity struct {
 	Gate Gate
 	// Row is the row in which a change must be largest before the gate notices it. Detectable is the

@@ -23,7 +23,7 @@ type MachineLoad struct {
 	Elapsed float64 `json:"elapsed_s"`
 }
 
-// From these shares on, the report warns that the machine was busy.
+// If one of these shares is reached, the report warns that the machine was busy.
 const (
 	busyOthers    = 0.1  // of all CPUs
 	busySteal     = 0.01 // of the processor time

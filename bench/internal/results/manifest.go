@@ -14,7 +14,7 @@ import (
 // State says whether a run has ended and, if so, how it ended.
 type State string
 
-// If a run was killed, the state in its folder stays running.
+// If a run was killed, the state in its folder stays StateRunning.
 const (
 	StateRunning     State = "running"
 	StateDone        State = "done"
@@ -133,7 +133,7 @@ type Subject struct {
 	// SurvivesCrash reports whether grants survive a crash of the server's machine. Like Durability,
 	// it follows from settings of the server. It is nil for a baseline.
 	SurvivesCrash *bool `json:"survives_crash,omitempty"`
-	// Without has the features that this baseline lacks and that plugins have.
+	// Without is the list of features that this baseline lacks and that plugins have.
 	Without []string `json:"without,omitempty"`
 	// BuildOf is set for the second build of a plugin, in a run that compares two builds. It is the
 	// name of the subject with the first build.
@@ -198,8 +198,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// Differs lists the settings that keep two plans from being compared. It ignores, for example, the
-// seed, the number of runs, and the place of the servers.
+// Differs lists the differences of two plans that forbid a comparison of their figures. It ignores,
+// for example, the seed, the number of runs, and the place of the servers.
 func (p Plan) Differs(q Plan) []string {
 	return differing([]setting{
 		{"backends", set(p.Backends), set(q.Backends)},

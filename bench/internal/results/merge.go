@@ -121,7 +121,7 @@ func readMergeable(out string, dirs []string) ([]Manifest, error) {
 	return all, nil
 }
 
-// mergeable checks two runs. It need not compare their plans, which the runs compared at the start.
+// mergeable checks two runs, but not their plans, because the runs compared them at the start.
 func mergeable(a, b Manifest) error {
 	switch {
 	case a.Rendezvous.ID != b.Rendezvous.ID:
@@ -328,8 +328,8 @@ type span struct{ from, until, met int64 }
 // Together says how much the measurements of the merged runs (called parts) overlap in time.
 type Together struct {
 	// Overlap is the smallest share of a cell's time in which all parts measured the cell. The clocks
-	// of the parts may differ. Merge corrects this difference, because all parts begin a cell at the
-	// same moment.
+	// of the parts may differ. Merge corrects this difference by means of the moment at which all
+	// parts begin a cell together.
 	Overlap float64 `json:"overlap"`
 	// Clocks is the largest difference between the clocks of two parts, in seconds. No figure
 	// depends on it.

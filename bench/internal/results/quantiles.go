@@ -19,7 +19,7 @@ var quantiles = []struct {
 	{"p99.9", 0.999, 5000},
 }
 
-// operations are the operations that have latencies. results.txt declares the units of them all.
+// operations are the operations that have latencies. results.txt declares the units of all of them.
 var operations = []string{"acquire", "open-acquire", "lag", "release", "renew", "call", "handoff", "wait", "takeover", "overdue", "notice", "first-grant", "spent", "replaced"}
 
 func percentiles(op string, samples int64, at func(q float64) float64) []figure {

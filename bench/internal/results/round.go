@@ -25,9 +25,9 @@ type Round struct {
 	Kind    Kind   `json:"kind"`
 	Fencing string `json:"fencing,omitempty"`
 	Fault   string `json:"fault"`
-	// Claims has what the backend promises, if package claim does not know the backend.
+	// Claims has the promises of the backend, if lockbench does not know the backend.
 	Claims *claim.Terms `json:"claims,omitempty"`
-	// Conditions are names of package claim for the conditions that the fault creates.
+	// Conditions are the conditions that the fault creates, by their names in package claim.
 	Conditions []claim.Condition `json:"conditions,omitempty"`
 	// Control reports whether the round turned off a safeguard on purpose. The report shows which
 	// rules a control round broke, but does not count them as violations.
@@ -103,7 +103,7 @@ type Hold struct {
 	// AskedNs is the time just before the call to acquire. GrantedNs is the time just after this call.
 	AskedNs   int64 `json:"asked_ns"`
 	GrantedNs int64 `json:"granted_ns"`
-	// SentNs is when the request was sent from which the TTL counts, or 0 if unknown. It may be later
+	// SentNs is the time of the request from which the TTL counts, or 0 if unknown. It may be later
 	// than AskedNs, because a host that waits may send several requests.
 	SentNs int64 `json:"sent_ns,omitempty"`
 	// UntilNs is the deadline of the lease at GrantedNs, or 0 if unknown. A waiter in the store's
@@ -183,7 +183,7 @@ type Call struct {
 	Name   int   `json:"name"`
 	SentNs int64 `json:"sent_ns"`
 	BackNs int64 `json:"back_ns"`
-	// LimitNs is the deadline of the call's context. It is 0 if the call was interrupted before that.
+	// LimitNs is the deadline of the call's context. It is 0 if the call was interrupted earlier.
 	LimitNs int64 `json:"limit_ns,omitempty"`
 	// Outcome is one of the constants below, or "" for success. Error is the text of the error.
 	Outcome string `json:"outcome,omitempty"`

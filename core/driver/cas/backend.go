@@ -66,7 +66,7 @@ func (b *backend) named(err error) error { return fmt.Errorf("%s: %w", b.claims.
 
 var sentinels = []error{driver.ErrUnavailable, driver.ErrDenied, driver.ErrConfig, driver.ErrInvalid, driver.ErrUnsupported}
 
-// failed adds the sentinel errors of the contract to err. If unsent is true, no change was sent to
+// failed adds sentinel errors of package driver to err. If unsent is true, no change was sent to
 // the store. Then an ErrUnavailable also wraps ErrNotSent, so that no withdrawal is needed.
 func (b *backend) failed(ctx context.Context, err error, unsent bool) error {
 	known := func(sentinel error) bool { return errors.Is(err, sentinel) }
@@ -101,10 +101,10 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 // unless f returns an error. If another client writes the record in between, change reads it again
 // and calls f again. It returns the Entry from Put.
 //
-// The argument now of f is the store's time before the write. So a lease that seems expired to f
+// The parameter now of f is the store's time before the write. So a lease that seems expired to f
 // has expired, and a lease that f makes lives at least as long as f says. If the write succeeds, no
-// other client wrote after the read, so the record is as f found it. But a lease that f found alive
-// may have expired before the write. Method Renew handles this case.
+// other client has written the record since the read. But a lease that f found alive may have
+// expired before the write. Method Renew handles this case.
 func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
 	for {
 		e, r, err := b.read(ctx, name)

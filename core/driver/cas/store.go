@@ -1,7 +1,7 @@
 // Package cas makes a backend from a store that has a clock and compare-and-set: the store writes
-// or deletes a key only if the key still has the revision that the client has read. The author
-// implements the six methods of [Store], and [New] returns a driver.Backend that keeps every rule
-// of the contract.
+// or deletes a key only if the key still has the revision that the client has read. The author of a
+// backend implements the six methods of [Store]. [New] then returns a driver.Backend that keeps
+// every rule of the contract.
 //
 // The store keeps one record for each lock, with the holder and the recently withdrawn owners. Each
 // operation reads the record, decides, and writes the record if no other client has changed it
@@ -59,7 +59,7 @@ type Store interface {
 	Delete(ctx context.Context, key string, revision uint64) error
 	// List calls emit for each key in the store, until emit returns false.
 	List(ctx context.Context, emit func(Entry) bool) error
-	// Check asks the store whether it can serve the requests above, like Check of a driver.Backend.
+	// Check asks the store whether it can serve requests, like Check of a driver.Backend.
 	Check(ctx context.Context) (About, error)
 	// Close closes connections and waits until all its goroutines have ended. No other method is
 	// called afterwards.
@@ -87,10 +87,10 @@ type Entry struct {
 	Written time.Time
 }
 
-// About describes a store. Its fields are the fields with these names in driver.Properties.
+// About describes a store. Its fields have the same meaning as in driver.Properties.
 type About struct{ Server, Durability string }
 
-// Watcher is for a [Store] that can report changes.
+// Watcher is an optional interface of a [Store] that can report changes.
 type Watcher interface {
 	// Watch calls changed after each change of key, and whenever it may have missed a change, until
 	// the function stop is called. The function changed does not block. Watch must report every change

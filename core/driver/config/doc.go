@@ -4,9 +4,9 @@
 //
 // # Where is what
 //
-//   - connect.go: the keys of a backend, made from the tags of the struct that its
-//     library takes as options; [Connect] has the common keys, so that a key has the
-//     same meaning everywhere
+//   - connect.go: the keys of a backend, made from the tags of its Options struct;
+//     [Connect] has the common keys, so that a key has the same meaning in every
+//     backend
 //   - source.go: certificates, authorities and passwords, read again for each
 //     connection because they may be renewed while the process runs ([Source])
 //   - unanswered.go: errors for a connection that failed

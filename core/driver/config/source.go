@@ -119,7 +119,7 @@ func verify(chain []*x509.Certificate, roots *x509.CertPool, names []string) err
 	return &tls.CertificateVerificationError{UnverifiedCertificates: chain, Err: err}
 }
 
-// Stale returns an error that says why a file's present contents are not in use, or nil if all are.
+// Stale returns why a file's present contents are not in use, or nil if all contents are in use.
 func (s *Source) Stale() error {
 	return errors.Join(s.password.failed(), s.pair.failed(), s.roots.failed())
 }

@@ -41,7 +41,7 @@ type entry[T any] struct {
 }
 
 // New returns an empty queue. Add drops an item that would make the total size of the waiting items
-// exceed capacity. Items that the delivering goroutine has taken do not count, and can be as large.
+// exceed capacity. Items in delivery do not count, and their total size can be as large.
 func New[T any](capacity int, callback func(item T, dropped uint64)) *Queue[T] {
 	return &Queue[T]{callback: callback, capacity: capacity}
 }
@@ -76,7 +76,7 @@ func (q *Queue[T]) put(item T, size int) {
 	}
 }
 
-// Flush waits until the callback has returned for all items, but at most for the time timeout. If
+// Flush waits until the callback has returned for all items, but at most for timeout. If
 // ctx ends during that time, Flush waits for at most 50 ms more. If a callback of any queue calls
 // Flush, Flush returns at once, because it could otherwise wait for that callback.
 func (q *Queue[T]) Flush(ctx context.Context, timeout time.Duration) {

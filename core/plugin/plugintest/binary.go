@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// cleanupBudget bounds each wait while a case cleans up.
+	// cleanupBudget bounds each wait while a test case cleans up.
 	cleanupBudget = 30 * time.Second
 	// startTimeout is long, because many plugins may start at once
-	// under the race detector. No case measures how long a start takes.
+	// under the race detector. No test case measures how long a start takes.
 	startTimeout = 30 * time.Second
 	// dumpTime is the longest time that a plugin gets to print its stacks.
 	dumpTime = 2 * time.Second
@@ -80,7 +80,7 @@ func BinaryOf(name, path string, opts plugin.Options) func(t drivertest.T) *driv
 	}
 }
 
-// Open calls plugin.Open for a case of the suite. The backend is closed when the case ends.
+// Open calls plugin.Open for a test case. The backend is closed when the test case ends.
 // If opts has no Logger, the plugin's log is discarded. The default StartTimeout is 30 s.
 func Open(t drivertest.T, name string, opts *plugin.Options) driver.Backend {
 	t.Helper()

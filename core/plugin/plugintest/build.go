@@ -44,7 +44,7 @@ func Build(t drivertest.T, pkg string) string {
 	return b.path
 }
 
-// The caller of build must have locked builds.
+// The caller of this function must have locked the variable builds.
 func build(pkg string) (binary string, err error) {
 	if builds.dir == "" {
 		if builds.dir, err = os.MkdirTemp("", "plugintest-"); err != nil {
@@ -78,7 +78,7 @@ func Main(m *testing.M) {
 		}
 		os.Setenv("GORACE", options)
 	}
-	if signal.Ignored(os.Interrupt) { // a script's background job ignores it, and so would the children of this process
+	if signal.Ignored(os.Interrupt) { // a script's background job ignores SIGINT, and so would this process's children
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	code := m.Run()

@@ -28,7 +28,7 @@ func startHost(t drivertest.T, spec HostSpec) drivertest.Host {
 	return h
 }
 
-// end ends the host and its plugin, even if the case has frozen or killed them.
+// end ends the host and its plugin, even if the test case has frozen or killed them.
 func (h *testHost) end(t drivertest.T) {
 	t.Helper()
 	// Resume fails if the test case has killed the host. That must not fail the case.
@@ -51,7 +51,7 @@ func (h *testHost) end(t drivertest.T) {
 	}
 }
 
-// within calls do, and fails the test case if the host process does not answer within commandLimit.
+// within calls the function do, and fails the test if the host does not answer in commandLimit.
 func (h *testHost) within(t drivertest.T, do func(ctx context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
@@ -129,7 +129,7 @@ func Running(pid int) bool { return proc.Running(pid) }
 // Freeze stops process pid with SIGSTOP and returns when the process has stopped.
 func Freeze(pid int) error { return proc.Freeze(pid) }
 
-// process is a process that a case may kill or freeze. It implements drivertest.Process.
+// process is a process that a test case may kill or freeze. It implements drivertest.Process.
 type process struct{ pid int }
 
 // Pid implements drivertest.Process.

@@ -122,7 +122,7 @@ func (h *host) enqueue(c command) (r reply, err error) {
 	return r, err
 }
 
-// state calls lease.Valid first, because test cases check the first call after a pause.
+// state calls lease.Valid first, because test cases check the first result after a pause.
 func (h *host) state(c command) (r reply, err error) {
 	lease, err := h.lease(c.Name)
 	if err != nil {

@@ -94,7 +94,7 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 	if c.DataSocket == "" {
 		return nil
 	}
-	// The function for a broken connection does nothing, because each call reports that error.
+	// The callback for a broken connection does nothing, because each call then returns the error.
 	l.data, err = frame.Dial(ctx, c.DataSocket, os.Getpid(), l.unary, func(error) {})
 	if err == nil {
 		l.Link = l.data

@@ -5,7 +5,7 @@
 // # Where is what
 //
 //   - serve.go has Main, and writes the handshake line that a host reads first.
-//   - inherited.go closes files, and privileges_linux.go and privileges_other.go bar privileges.
+//   - inherited.go closes files. privileges_linux.go and privileges_other.go bar new privileges.
 //   - tune.go sets up the Go runtime and starts profiles.
 //   - cli.go executes the command line, for use without a host.
 //   - process.go configures and ends the plugin process.

@@ -9,8 +9,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// framed serves protocol version 2. Operations arrive on a separate data socket and then pass
-// through the process's tracker, as in version 1.
+// framed serves protocol version 2. Operations arrive on a separate data socket. As in version 1,
+// they then pass through the process's tracker.
 type framed struct{ *process }
 
 // Configure implements wire.Host.

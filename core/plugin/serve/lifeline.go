@@ -43,10 +43,10 @@ func openLifeline(log *slog.Logger) (*lifeline, error) {
 	return l, nil
 }
 
-// watch calls died when the host is certainly dead, and letGo when the pipe has ended. The end of
-// the pipe does not prove the host's death, because the host may have closed its end or called
-// exec. A new parent process is no proof either, because a wrapper between host and plugin may have
-// died.
+// watch calls the function died when the host is certainly dead, and the function letGo when the
+// pipe has ended. The end of the pipe does not prove the host's death, because the host may have
+// closed its end or called exec. A new parent process is no proof either, because a wrapper between
+// host and plugin may have died.
 func (l *lifeline) watch(died, letGo func()) {
 	go func() {
 		// The host never writes to the pipe, so the read lasts until the host's end is closed.
@@ -87,7 +87,7 @@ func findHost(pid int, start string) (*host, error) {
 	if h.pidfd == nil && !h.exists() {
 		return nil, fmt.Errorf("there is no process %d", pid)
 	}
-	// Check after openPidfd, because only such a check proves that the pidfd is the host's.
+	// Check the start time after openPidfd. Only such a check proves that the pidfd is the host's.
 	if start != "" && !h.same() {
 		if h.pidfd != nil {
 			h.pidfd.Close()
@@ -106,7 +106,7 @@ func (h *host) same() bool {
 	return err == nil && self == strconv.Itoa(os.Getpid()) && ok && s.Start == h.start
 }
 
-// await returns when the host is dead. The caller must close the channel ended when the pipe ends.
+// await returns when the host is dead. When the pipe ends, the caller must close the channel ended.
 func (h *host) await(ended <-chan struct{}) {
 	if h.pidfd != nil && awaitPidfd(h.pidfd) == nil {
 		return
@@ -137,9 +137,9 @@ func (h *host) exists() bool { return !errors.Is(syscall.Kill(h.pid, 0), syscall
 // aloneFor is how long a plugin keeps running without a connection to its host.
 const aloneFor = 5 * time.Second
 
-// sessions counts the open heartbeat streams. A host keeps one open while it uses its plugin, even
-// if the host is frozen. When a stream or the lifeline pipe ends, sessions waits for aloneFor. If
-// no stream is open then, no host will connect any more, and sessions calls the function alone.
+// sessions counts open heartbeat streams. A host keeps one stream open while it uses its plugin,
+// even if the host is frozen. When a stream or the lifeline pipe ends, sessions waits for aloneFor.
+// If no stream is open then, no host will connect any more, and sessions calls the function alone.
 type sessions struct {
 	alone func()
 

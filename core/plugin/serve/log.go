@@ -42,7 +42,7 @@ func hclogNames(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// redacting writes lines to w without the secrets in them. Each Write must be one whole line.
+// redacting removes the secrets in lines that it writes to w. Each Write must be one whole line.
 type redacting struct {
 	w      io.Writer
 	redact *wire.Redactor

@@ -46,8 +46,8 @@ func (t *tracker) refuse() int {
 	return len(t.entries)
 }
 
-// keep renews the dead host's leases until the time end. It skips a lease that expires later than
-// that, and cannot revive a lease that has expired.
+// keep renews the dead host's leases until the time in end. It skips a lease that expires after
+// that time, and cannot revive a lease that has expired.
 func (t *tracker) keep(end time.Time) {
 	for time.Now().Before(end) {
 		ops, pause := t.due(end)

@@ -72,8 +72,8 @@ func (t *tracker) enter(ops ...driver.Op) error {
 	return nil
 }
 
-// entryOf returns the entry of the owner in r, and creates it if necessary. Call entryOf just
-// before r is sent, because the entry's expiry counts from the time now. The caller must hold mu.
+// entryOf returns the entry of the owner in r, and creates it if necessary. The entry's expiry
+// counts from the parameter now, so call entryOf just before r is sent. The caller must hold mu.
 func (t *tracker) entryOf(r *driver.Request, now time.Time) *entry {
 	e := t.entries[r.Owner]
 	if e == nil {

@@ -153,7 +153,7 @@ func TestTrackerKnowsTheStoresGrants(t *testing.T) {
 	f.granted(asks.Request, g.Token, nil)
 	wait("b")
 	f.refuse()
-	f.keep(time.Now().Add(600 * time.Millisecond)) // without a renewal, such a grant ends earlier
+	f.keep(time.Now().Add(600 * time.Millisecond)) // without a renewal, a grant from Wait ends earlier
 	for _, name := range []string{"a", "b"} {
 		if h := f.holder(t, name); h.Owner != name {
 			t.Errorf("%s is held by %+v", name, h)
@@ -266,7 +266,7 @@ func TestDeathWaitsForAcquiresInFlight(t *testing.T) {
 	}
 }
 
-// broken is a backend. The field failures is the number of its next calls of Release that fail.
+// broken is a backend whose next calls of Release fail. Their number is in the field failures.
 type broken struct {
 	bare
 	failures atomic.Int64

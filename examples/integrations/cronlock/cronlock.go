@@ -12,8 +12,8 @@ import (
 	"github.com/lockbench/lockbench/core/tick"
 )
 
-// Job is a job that knows its lock. ctx ends when the lock is lost. The Lease field of t has the
-// fencing token for the job's writes.
+// Job is a job that knows its lock. Its ctx ends when the lock is lost. The Lease field of t has
+// the fencing token for the job's writes.
 type Job func(ctx context.Context, t tick.Tick) error
 
 // Run implements cron.Job. cron calls it only in a chain without [Once], where
@@ -23,7 +23,7 @@ func (Job) Run() { panic("cronlock: this job must run in a chain with cronlock.O
 // Once returns a [cron.JobWrapper] that skips ticks that other machines run. The parameter job must
 // have the schedule of the wrapped job. Use tick.Every instead of cron's @every. tick.New refuses
 // @every, because each machine would count from its start. ctx is the parent of the jobs' contexts.
-// The function failed, if not nil, gets each error, except if another machine runs the tick.
+// If failed is not nil, it is called with each error, except if another machine runs the tick.
 //
 // The wrapped job should be a [Job]. Any other cron.Job does not learn that its lock was lost.
 func Once(ctx context.Context, job *tick.Job, failed func(error)) cron.JobWrapper {

@@ -93,7 +93,7 @@ func (h *held) Unlock(ctx context.Context) error {
 
 // Elector is a [gocron.Elector]: only the scheduler that leads runs jobs.
 //
-// gocron asks the Elector when a job is due. If the leadership is lost while a job runs, the job
+// When a job is due, gocron asks the Elector. If the leadership is lost while a job runs, the job
 // goes on at the same time as the next leader's jobs, unless it uses the ctx of Under. A [Locker]
 // for each job avoids this overlap.
 type Elector struct {

@@ -30,9 +30,8 @@ type Mutex struct {
 
 var _ sync.Locker = (*Mutex)(nil)
 
-// New returns a Mutex that uses lock. The function lost is called, on a
-// separate goroutine, when the lease ends while the Mutex is locked. lost
-// must not be nil, and should end the process.
+// New returns a Mutex that uses lock. If the lease ends while the Mutex is locked, a separate
+// goroutine calls lost. This function must not be nil, and should end the process.
 func New(lock *core.Lock, lost func(cause error)) *Mutex {
 	if lost == nil {
 		panic("synclock: lost must not be nil")

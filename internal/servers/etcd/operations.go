@@ -58,7 +58,7 @@ func deleted(key string, opts ...clientv3.OpOption) servers.Step {
 }
 
 // election is the longest time from the loss of a leader until clients are served again. It
-// includes one second, because a client leaves a member that has no leader only after that time.
+// includes one second, because for this time a client stays with a member that has no leader.
 const election = 3 * time.Second
 
 // The constant longer is above the TTL of every lease in the random search for failures.

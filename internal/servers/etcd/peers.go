@@ -24,8 +24,7 @@ type Peers struct {
 	end    context.CancelFunc
 }
 
-// peerRelay relays to the peer port of one member. Peers.mu guards the fields id
-// and cut.
+// peerRelay relays messages to the peer port of one member. Peers.mu guards the fields id and cut.
 type peerRelay struct {
 	peers  *Peers
 	server *http.Server

@@ -27,7 +27,7 @@ type store struct {
 	removed []string      // the URLs of a member that was removed
 }
 
-// The with method calls the function do with a client of the given members or, by default, of all.
+// The with method calls do with a client of the given members, or of all members if none is given.
 func (s *store) with(do func(*clientv3.Client) error, members ...int) error {
 	var at []string
 	for n, server := range s.Servers {
@@ -128,7 +128,7 @@ func count(cfg driver.Config) (*servers.Counter, error) {
 	return c, nil
 }
 
-// received returns the number of gRPC messages that a member has received, over all methods.
+// received returns the number of gRPC messages that a member has received for all gRPC methods.
 func received(ctx context.Context, client *http.Client, url string) (sum float64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

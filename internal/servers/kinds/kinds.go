@@ -1,5 +1,5 @@
 // Package kinds lists the stores whose servers lockbench can start, and answers questions about
-// these stores. Code that is not for one store alone uses kinds instead of the stores' packages.
+// these stores. Code for several stores uses package kinds instead of the stores' packages.
 package kinds
 
 import (

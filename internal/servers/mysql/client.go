@@ -19,7 +19,7 @@ import (
 const sqlConns = 300
 
 // Dial opens a pool of connections to the server that a backend's configuration names. The client
-// itself fills placeholders with values, so no statement needs a round trip to prepare it.
+// itself fills placeholders with values, so it needs no round trip to prepare a statement.
 func Dial(cfg driver.Config) (*sql.DB, error) {
 	c, err := mysqldriver.ParseDSN(cfg["address"])
 	if err != nil {

@@ -153,7 +153,7 @@ func lockGaps(ctx context.Context, s *store, _ int) error {
 	return s.hold(ctx, all...)
 }
 
-// foreignRows is the number of rows that an operator locks, a large part of the table of locks.
+// foreignRows is the number of rows that an operator locks. They are a large part of the table.
 const foreignRows = 500
 
 func lockForeignRows() servers.Step {

@@ -19,8 +19,7 @@ import (
 // less time left than that.
 const ahead = 3 * time.Second
 
-// failovers make the replica the master without losing writes.
-// Undoing them makes the first server the master again.
+// failovers make the replica the master without losing writes. Undo makes the first server master.
 var failovers = []servers.Operation{
 	sqlFailover("failover", "the replica takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget),
 	sqlFailover("failover-ahead", "the replica, whose clock is 3 s ahead, takes over, in order, and hosts are led to it", (*inject.Proxy).Retarget, claim.ClockForward, claim.ClockBack),
@@ -71,7 +70,8 @@ func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
 
 func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
 
-// follow makes server n (0 or 1) replicate the other server, from the GTID position named in from.
+// follow makes server n (0 or 1) replicate the other server. The replication begins at the GTID
+// position that the parameter from names, such as slave_pos.
 func (s *store) follow(ctx context.Context, n int, from string) error {
 	host, port, err := net.SplitHostPort(s.addrs()[1-n])
 	if err != nil {

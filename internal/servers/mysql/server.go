@@ -192,8 +192,8 @@ func (p *mysqlProgram) install(ctx context.Context, data string) error {
 
 func (p *mysqlProgram) args(dir string) []string {
 	if p.product == "mysqld" {
-		// mysqlx=ON would open a second port on all interfaces. The packages' default
-		// of secure-file-priv is a directory that only the package's account may enter.
+		// mysqlx=ON would open a second port on all interfaces. By default, packages set secure-file-priv
+		// to a directory that only the package's account may enter.
 		return []string{"--mysqlx=OFF", "--disable-log-bin", "--secure-file-priv=NULL", "--pid-file=" + filepath.Join(dir, "pid")}
 	}
 	return []string{"--innodb-log-file-size=16M"}

@@ -62,8 +62,8 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return nil
 }
 
-// letIn makes the account the owner of the files in variables of wrap, an "env" command. It also
-// lets the account enter the directory dir and its parents, but only below os.TempDir.
+// letIn makes the account the owner of the files that wrap, an "env" command, has in variables. It
+// also lets the account enter the directory dir and its parents, but only below os.TempDir.
 func letIn(a *account, dir string, wrap []string) error {
 	var files []string
 	for _, word := range wrap {

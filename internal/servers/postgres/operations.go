@@ -15,7 +15,7 @@ const (
 	saved = "lockbench_saved_locks"
 )
 
-// The functions setting and undone return steps that also affect open sessions.
+// The functions setting and undone return steps that affect open sessions as well as new ones.
 func setting(name, value string) servers.Step {
 	return statements("ALTER SYSTEM SET "+name+" = "+value, "SELECT pg_reload_conf()")
 }
@@ -91,7 +91,7 @@ var operations = []servers.Operation{
 	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE " + table)},
 }
 
-// foreignRows is the number of rows that an operator locks, a large part of the table of locks.
+// foreignRows is the number of rows that an operator locks. They are a large part of the table.
 const foreignRows = 500
 
 func rotate(to string) servers.Step {

@@ -102,7 +102,7 @@ func At(addr string) string {
 	return fmt.Sprintf("postgres://%s:%s@%s/%s", superuser, password, addr, database)
 }
 
-// versions returns directories of PostgreSQL's programs: Debian's, newest first, then Homebrew's.
+// versions returns Debian's directories of PostgreSQL's programs, newest first, then Homebrew's.
 func versions() []string {
 	all, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the pattern is valid
 	number := func(dir string) int {

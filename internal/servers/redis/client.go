@@ -113,9 +113,9 @@ func Count(cfg driver.Config) (*servers.Counter, error) {
 // neverScripted are commands that no script of lockbench runs, so only clients send them.
 var neverScripted = []string{"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "wait", "ping"}
 
-// fromClients returns how often clients called the commands in neverScripted, and for how long the
-// server worked on these calls. The time includes the commands that scripts ran. The map commands
-// is INFO's commandstats section, which omits commands that were never called.
+// fromClients returns the number of times that clients called the commands in neverScripted, and
+// the time that the server worked on these calls. The time includes the commands that scripts ran.
+// The map commands is INFO's commandstats section, which omits commands that were never called.
 func fromClients(commands map[string]string) (calls, microseconds float64) {
 	for _, name := range neverScripted {
 		var n, took float64
@@ -126,8 +126,8 @@ func fromClients(commands map[string]string) (calls, microseconds float64) {
 	return calls, microseconds
 }
 
-// These keys exist once for each prefix on a server. controlKey has a few numbers, such as the
-// last token. withdrawnKey has the withdrawn owners, which are forgotten within two minutes.
+// These keys exist once for each prefix on a server. controlKey has a few numbers, such as the last
+// token. withdrawnKey has the withdrawn owners, which the backend forgets within two minutes.
 // Longer keys that begin with controlKey belong to processes that wait for locks, and expire.
 const controlKey, withdrawnKey = "~s:{}", "~b:{}"
 

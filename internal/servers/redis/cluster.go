@@ -94,7 +94,7 @@ type slotMove struct {
 	from, to clusterNode
 }
 
-// beginMoves begins to move each slot with keys to the next node, as redis-cli does. It moves a
+// beginMoves begins to move each slot that has keys to the next node, as redis-cli does. It moves a
 // random half of the slot's keys, and does not finish the move.
 func beginMoves(ctx context.Context, s *store, _ int) error {
 	s.moving = nil

@@ -26,7 +26,7 @@ func setting(name string, value any) servers.Step { return command("CONFIG", "SE
 
 func began(name string) servers.Step { return setting(name, beganAs[name]) }
 
-// disconnect ends all connections of hosts. unsubscribe ends only connections that subscribe.
+// disconnect ends all connections of hosts. The step unsubscribe ends only those that subscribe.
 var (
 	disconnect  = servers.InTurn(disconnectAll("NORMAL"), unsubscribe)
 	unsubscribe = disconnectAll("PUBSUB")

@@ -78,7 +78,7 @@ func awaitLink(ctx context.Context, addr string) error {
 	return servers.Retry(ctx, "the replica "+addr+" follows", func() error { return replicates(ctx, c, "master_link_status", "up") })
 }
 
-// replicates returns nil if a server's INFO replication has the field name with the given value.
+// replicates returns nil if the named field of a server's INFO replication has the given value.
 func replicates(ctx context.Context, c *goredis.Client, name, value string) error {
 	info, err := c.InfoMap(ctx, "replication").Result()
 	if err == nil && info["Replication"][name] != value {
@@ -104,7 +104,7 @@ func failOver(ctx context.Context, e *servers.Environment, from, to string, by i
 	if err != nil {
 		return err
 	}
-	// The replica's link is up before the master regards the replica as online, so try again.
+	// The replica's link is up before the master regards the replica as online, so Retry is needed.
 	err = servers.Retry(ctx, from+" hands over to "+to, func() error { return Do(ctx, from, "FAILOVER", "TO", host, port) })
 	if err != nil {
 		return err

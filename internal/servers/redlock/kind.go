@@ -58,7 +58,7 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 	return redis.Prepare(ctx, e, w, slices.Repeat([]redis.StartStep{redis.StartServer}, nodes)...)
 }
 
-// oneOfSeveral notes that an operation on one server stops no host, because a majority goes on.
+// oneOfSeveral notes that an operation on one server stops no host, because a majority still votes.
 func oneOfSeveral(o *servers.Operation) {
 	o.Stops, o.StopsGrants, o.Settings = false, false, nil
 	if o.Forgets {

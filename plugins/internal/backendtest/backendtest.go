@@ -15,8 +15,8 @@ import (
 // Timeout is the longest time that a test waits for an event, even on a busy machine.
 const Timeout = 30 * time.Second
 
-// Long skips a conformance test of a backend in the test process, unless LOCKBENCH_LONG is 1. The
-// plugin's conformance test covers the same code, and can use the race detector too.
+// Long skips a conformance test that runs a backend in the test process, unless LOCKBENCH_LONG is
+// 1. The plugin's conformance test covers the same code, and can use the race detector too.
 func Long(t *testing.T) {
 	if os.Getenv("LOCKBENCH_LONG") != "1" {
 		t.Skip("LOCKBENCH_LONG=1 plays it")

@@ -14,11 +14,11 @@ import (
 
 // HarmToAWaiter harms the first of two waiters just before the backend b releases the lock. It
 // freezes or kills this waiter's host, the host's plugin, or both. The second waiter must get the
-// lock. A first waiter that was only frozen must get the lock next. If LOCKBENCH_LONG is 1, each
-// case runs a hundred times, and the second waiter must get the lock within FirstSpan plus 100 ms.
+// lock. If the first was only frozen, it must get the lock next. If LOCKBENCH_LONG is 1, each case
+// runs a hundred times, and the second waiter must get the lock within FirstSpan plus 100 ms.
 func HarmToAWaiter(t *testing.T, h *drivertest.Harness, b driver.Backend) {
 	long, span := os.Getenv("LOCKBENCH_LONG") == "1", b.Properties().FirstSpan
-	// The error of Kill is ignored, because the host may have killed its frozen plugin before.
+	// The error of Kill is ignored, because the host may already have killed its frozen plugin.
 	goOn := func(pid int) { _ = syscall.Kill(pid, syscall.SIGCONT) }
 	for i, harm := range []struct {
 		what string

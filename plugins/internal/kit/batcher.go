@@ -14,7 +14,7 @@ type BatcherOptions[T any] struct {
 	Senders int
 	// Send sends a batch of at least one operation and answers its operations. If Send takes long, it
 	// may call the function handOn before it returns, from any goroutine. Another sender then replaces
-	// this one, which no longer counts as a sender. A second call of handOn does nothing.
+	// the caller of Send, which no longer counts as a sender. A second call of handOn does nothing.
 	Send func(batch []T, handOn func())
 }
 
@@ -75,8 +75,8 @@ func (b *Batcher[T]) start() {
 
 // send is the loop of one sender. It ends after Close, or when another sender replaces this one.
 //
-// Note: do not start a goroutine for each batch. Each goroutine would grow its stack for the
-// client's calls, and that took an eighth of a plugin's processor time.
+// Note: do not start a goroutine for each batch. Each new goroutine must grow its stack while it
+// calls the store's client, and that took an eighth of a plugin's processor time.
 func (b *Batcher[T]) send() {
 	wake := make(chan struct{}, 1)
 	replaced := false // guarded by mu
@@ -147,10 +147,10 @@ type Limits[T any] struct {
 	// operation does not fit into a batch, later operations on other locks may overtake it. If Name is
 	// nil, no operation overtakes another.
 	Name func(op T) string
-	// Joins reports whether the operation op may be in a batch that begins with the operation first.
+	// Joins reports whether op may be in a batch that begins with the operation in parameter first.
 	Joins func(first, op T) bool
-	// Claim is called last, for an operation op that fits into the batch. If it returns false, op
-	// leaves the queue and is not sent. Claim must not call the Batcher.
+	// Claim is called for an operation op that fits into the batch, after all other checks. If Claim
+	// returns false, op leaves the queue and is not sent. Claim must not call the Batcher.
 	Claim func(op T) bool
 }
 
@@ -232,9 +232,9 @@ func (q *Queue[T]) Take() (batch []T) {
 	return batch
 }
 
-// Ticket decides whether an operation is sent. The operation's caller may give up the operation,
-// and its sender claims it. The one that acts first decides. An operation embeds its Ticket and
-// must not be copied.
+// Ticket decides whether an operation is sent. Its sender claims the operation, and its caller may
+// give it up. The first of these two calls decides. An operation embeds its Ticket and must not be
+// copied.
 type Ticket struct {
 	state atomic.Int32
 	done  chan struct{}
@@ -249,14 +249,14 @@ const (
 // Open makes the Ticket ready for Wait.
 func (t *Ticket) Open() { t.done = make(chan struct{}) }
 
-// Claim reports whether the caller still wants the operation. The sender calls it before it sends
-// the operation. A claimed operation counts as sent.
+// Claim reports whether the caller still wants the operation. The sender calls Claim before it
+// sends the operation. A claimed operation counts as sent.
 func (t *Ticket) Claim() bool { return t.state.CompareAndSwap(queued, sent) }
 
 // Unclaim undoes Claim. Call it only if the operation was certainly not executed.
 func (t *Ticket) Unclaim() { t.state.Store(queued) }
 
-// GiveUp gives up the operation and returns true. If it is claimed already, GiveUp returns false.
+// GiveUp gives up the operation and returns true. If a sender has claimed it, GiveUp returns false.
 func (t *Ticket) GiveUp() bool { return t.state.CompareAndSwap(queued, givenUp) }
 
 // GivenUp reports whether GiveUp was successful.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// store simulates a store. It records each batch, and answers it after the time in the field takes.
+// store simulates a store that answers each batch after a delay (takes). It records all batches.
 type store struct {
 	mu      sync.Mutex
 	takes   time.Duration
@@ -64,8 +64,8 @@ func TestBatcher(t *testing.T) {
 	})
 }
 
-// TestBatcherWidth adds more operations at once than fit into one batch. Several senders must send
-// the operations, but not more than BatcherOptions.Senders.
+// TestBatcherWidth adds more operations at once than fit into one batch. Several senders, but at
+// most BatcherOptions.Senders, must send the operations.
 func TestBatcherWidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Second}

@@ -20,8 +20,8 @@ const (
 // number of goroutines may call the methods.
 type Distance struct{ trip atomic.Int64 }
 
-// Took records the time of a round trip. If it is longer than the recorded time, only an eighth of
-// the difference is added, because a single delay may be due to chance.
+// Took records the time of a round trip. If this trip took longer than the recorded time, Took adds
+// only an eighth of the difference, because a single delay may be due to chance.
 func (d *Distance) Took(trip time.Duration) {
 	if last := d.Trip(); last != 0 && trip > last {
 		trip = last + (trip-last)/8

@@ -7,7 +7,7 @@ import (
 )
 
 // Feeds passes a backend's notices to the backend's current watchers. The zero value has no
-// watchers. Any number of goroutines may call the methods, even with a mutex locked. Note: each
+// watchers. Any number of goroutines may call the methods, even while they hold a mutex. Note: each
 // watcher needs a queue. Otherwise a host that does not read from its plugin would block every
 // caller of Announce.
 type Feeds struct {
@@ -51,8 +51,8 @@ func (fs *Feeds) Announce(n driver.Notice) {
 	}
 }
 
-// More returns a channel that gets a signal when Take would return notices. Other goroutines may
-// also send to this channel, to wake the watcher.
+// More returns a channel that gets a signal when Take would return notices. Any goroutine may also
+// send to this channel, to wake the watcher.
 func (f *Feed) More() chan struct{} { return f.more }
 
 // Take removes all notices from the Feed and returns them.

@@ -45,7 +45,7 @@ func (l *Group) End() bool {
 func (l *Group) Wait() { l.work.Wait() }
 
 // Close ends the context, waits for the goroutines, and then calls the function last. If ctx ends
-// earlier, Close returns ctx.Err() at once, and last is called later.
+// before that, Close returns ctx.Err() at once, and the function last is called later.
 func (l *Group) Close(ctx context.Context, last func()) error {
 	l.End()
 	done := make(chan struct{})

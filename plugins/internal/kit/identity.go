@@ -12,8 +12,8 @@ import (
 
 // Identity tracks which server an address leads to. One address may lead to several servers,
 // because of a load balancer, two DNS records, or a failover that cut no connection. If a backend
-// used two servers at the same time, a lock could be granted twice. So an Identity refuses other
-// servers as long as the backend's current server serves.
+// used two servers at the same time, a lock could be granted twice. So while the backend's current
+// server serves, an Identity refuses connections to other servers.
 //
 // An Identity sees only the connections of one process. If two hosts are
 // connected to different servers, neither host notices that.
@@ -34,8 +34,8 @@ type Identity struct {
 // Admit decides whether a new connection to a server may be used. The server's unique name (server)
 // changes with a restart. Admit accepts a server without a name (""). The first server with a name
 // becomes the current server. For any other server, Admit calls the function serves, which reports
-// by an existing connection whether the current server still serves. If so, Admit's error wraps
-// driver.ErrUnavailable and driver.ErrNotSent, and the caller must close the new connection.
+// by an existing connection whether the current server still serves. If it does, Admit's error
+// wraps driver.ErrUnavailable and driver.ErrNotSent, and the caller must close the new connection.
 // Otherwise the new server becomes current, and the caller must give up the old connections.
 func (i *Identity) Admit(server string, serves func() bool) error {
 	if server == "" || server == i.Current() {
@@ -73,7 +73,7 @@ func (i *Identity) Current() string {
 }
 
 // Err returns the error of Admit's last refusal after the given time (since). It returns nil if
-// there was none, or if another server became current after the refusal.
+// there was no such refusal, or if another server became current after it.
 func (i *Identity) Err(since time.Time) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 )
 
 // Follow reads a lock's holder by calling the function look. It calls emit with the holder, and
-// again after each change of the holder; see driver.Observer. It calls look again when the channel
-// from look is ready, when the interval (parameter every) has passed, or when the holder's TTL
-// ends. If the interval is 0, only the channel matters. Follow returns when ctx ends or look fails.
+// again after each change of the holder; see driver.Observer. It calls look again when look's
+// channel is ready, when the interval (parameter every) has passed, or when the holder's TTL ends.
+// If the interval is 0, only the channel matters. Follow returns when ctx ends or look fails.
 func Follow(ctx context.Context, every time.Duration, look func() (driver.Holder, <-chan struct{}, error), emit func(driver.Holder)) error {
 	var last driver.Holder
 	var highest uint64
@@ -51,8 +51,8 @@ func after(every time.Duration, h driver.Holder) <-chan time.Time {
 	return time.After(every)
 }
 
-// Poller follows locks for a backend whose store reports no changes. At the interval Every, it
-// reads all followed locks by one call of Look. So many locks cost little more than one lock.
+// Poller follows locks for a backend whose store reports no changes. At the interval Every, one
+// call of Look reads all followed locks, which costs little more than reading one lock.
 type Poller struct {
 	Every time.Duration
 	// Look reads the locks with these names. If its result lacks a name, that lock is not held.
@@ -61,7 +61,7 @@ type Poller struct {
 	Go func(f func()) bool
 
 	mu   sync.Mutex
-	next *round    // the round that begins next; nil if nothing waits for a round
+	next *round    // the round that begins next; nil if no caller waits for a round
 	last time.Time // when the last round began
 }
 

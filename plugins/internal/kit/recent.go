@@ -6,8 +6,8 @@ import (
 )
 
 // Recent is a map that keeps new entries and forgets old ones. An entry stays for at least Age,
-// unless Limit newer entries come, and for at most three times Age. There are at most twice Limit
-// entries. The zero value forgets nothing. Any number of goroutines may call the methods.
+// unless Limit newer entries come. It stays for at most three times Age. There are at most twice
+// Limit entries. The zero value forgets nothing. Any number of goroutines may call the methods.
 //
 // A Recent rotates two maps, so that it never searches for old entries.
 type Recent[K comparable, V any] struct {

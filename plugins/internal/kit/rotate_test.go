@@ -87,7 +87,7 @@ func (f *files) config(address string) driver.Config {
 	}
 }
 
-// store has the servers of one backend. They accept only certificates of the current authority.
+// store has the servers of one backend.
 type store struct {
 	spec   driver.Spec
 	config driver.Config
@@ -183,7 +183,7 @@ func securePostgres(t *testing.T, f *files) store {
 }
 
 // etcdWithCertificates starts a server that knows all authorities from the start, because etcd
-// reads the file with the authorities only once. It reads its own certificate for each connection.
+// reads the file with the authorities only once. etcd reads its certificate for each connection.
 func etcdWithCertificates(t *testing.T, f *files) store {
 	p, _ := secureEtcd(t, f, f.path("all.pem"))
 	cfg := f.config(p.Addr())

@@ -10,8 +10,8 @@ import (
 )
 
 // TestTLSKeys checks that every backend opens with each of its TLS keys. A backend must refuse a
-// configuration in which one key turns TLS off and another key needs TLS. It must also refuse two
-// passwords. The error must name both keys.
+// configuration in which one key turns TLS off and another key needs TLS. It must also refuse a
+// password together with a password file. The error must name both keys.
 func TestTLSKeys(t *testing.T) {
 	f := newFiles(t)
 	ca, cert, key, password := f.path("ca.pem"), f.path("client.pem"), f.path("client.key"), f.path("password")

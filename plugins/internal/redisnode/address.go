@@ -78,7 +78,7 @@ func fromURL(u *url.URL, defaultPort int) (a Address, err error) {
 var errHostPort = errors.New("it is not host:port")
 
 // isHost reports whether host can be a host name or an IP address. A text with other characters may
-// be a password in the wrong place, which the error of a failed connection would show.
+// be a misplaced password, and the error of a failed connection would show it.
 func isHost(host string) bool {
 	return host != "" && !strings.ContainsFunc(host, func(r rune) bool {
 		return r < utf8.RuneSelf && !strings.ContainsRune("-._~:%", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)

@@ -9,11 +9,11 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// opsPerScript limits the operations in a script, because all other clients wait while it runs.
+// opsPerScript limits the operations in a script, because other clients wait while a script runs.
 const opsPerScript = 32
 
-// op is one operation, encoded for lua/operate.lua. It is encoded before it is queued, because the
-// caller may return before it is sent, and may then change the request's data.
+// op is one operation, encoded for lua/operate.lua. It is encoded before it is queued. Otherwise
+// its caller might return, and change the request's data, before the op is sent.
 type op struct {
 	kind           string
 	name, id, tail string
@@ -151,8 +151,8 @@ func (p *part) add(it *item, i int, lock string) {
 // confirmation, because the acquire that it undoes often never reached the replicas.
 func confirmed(kind string) bool { return kind != "w" }
 
-// deliver stores each reply in its item (request). If the error unsafe is not nil, replicas may
-// lack the changes. In this case, unsafe replaces each reply that replicas must confirm.
+// deliver stores each reply in its item (request). If unsafe is not nil, replicas may lack the
+// changes. It then replaces each success that replicas must confirm, and each reply to a release.
 func (p *part) deliver(unsafe error) {
 	all, err := p.cmd.Slice()
 	switch {

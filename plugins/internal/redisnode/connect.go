@@ -24,7 +24,7 @@ import (
 // MaxPool is the largest valid value of the setting pool_size.
 const MaxPool = 1000
 
-// Take adds the user name and the password in the address a to the settings c.
+// Take copies the user name and the password from the address a to the settings c.
 func Take(c *config.Connect, a Address) error {
 	switch {
 	case a.Network == "unix" && c.Secure():
@@ -42,10 +42,10 @@ func Take(c *config.Connect, a Address) error {
 }
 
 // ClientOptions returns the options for a go-redis client. The parameter pool is the number of
-// connections for requests, and secure is true if the address asks for TLS. The client passes each
-// new connection to the function connected before the first request. If connected fails, the client
-// closes the connection, and the request fails unsent with the same error. Each client needs its
-// own Links.
+// connections for requests, and secure is true if the address asks for TLS. Before its first
+// request, each new connection is passed to the function connected. If connected fails, the client
+// closes the connection. The request is not sent and fails with the same error. Each client needs
+// its own Links.
 //
 // The client never repeats a request, because the server may have executed it. The client uses
 // RESP2, because RESP3 would make it look for push messages. The client's log is dropped, because
@@ -72,7 +72,7 @@ func ClientOptions(c config.Connect, pool int, secure bool, log *slog.Logger, li
 		Protocol: 2, Dialer: dialer(c.DialTimeout, source, links), OnConnect: connected,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: c.DialTimeout, ReadTimeout: c.RequestTimeout, WriteTimeout: c.RequestTimeout,
-		// A check needs one more connection than the requests, and a listing needs another one.
+		// Besides the connections for requests, a check needs one, and a listing needs one.
 		PoolSize: pool + 2, PoolTimeout: c.RequestTimeout, PipelinePoolSize: -1,
 		ConnMaxIdleTime: 5 * time.Minute, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -105,9 +105,9 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 	}
 }
 
-// serverConn is a connection to a program that should be a Redis server. The first bytes of its
-// first reply show whether it is one. The client sends no request before this reply. Until then, a
-// TLS 1.3 server may still refuse the client's certificate.
+// serverConn is a connection to a program that should be a Redis server. The first bytes of the
+// program's first reply show whether it is one. The client sends no request before this reply.
+// Until then, a TLS 1.3 server may still refuse the client's certificate.
 type serverConn struct {
 	net.Conn
 	addr    string
@@ -125,7 +125,7 @@ func (c *serverConn) SetReadDeadline(t time.Time) error {
 }
 
 const (
-	// server is what errors call the program that should listen at an address.
+	// server names, in errors, the program that should listen at an address.
 	server = "Redis server"
 	// replyKinds has the possible first bytes of a reply. They stand for a status, an error, a number,
 	// a string, an array, and (in RESP3) a map.
@@ -186,7 +186,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 // Links is the list of one client's connections. The client itself closes a connection only if the
 // connection breaks or the server answers READONLY outside of a script. But if one reply shows that
-// a server does not serve, all connections to it are useless, and they may stay open.
+// a server does not serve, all connections to this server are useless, although they may stay open.
 //
 // To give up a connection, Links marks it. When the client next looks for an idle connection, it
 // closes the marked ones. The connection for wake-ups is never idle, so Links closes it at once. A
@@ -202,7 +202,7 @@ type Links struct {
 }
 
 // If a connection leads to a server that does not serve, the client makes the next one at once. If
-// that happens again within calmAfter, it first pauses, longer each time up to mostPause.
+// this happens again within calmAfter, the client first pauses, longer each time up to mostPause.
 const (
 	firstPause = 25 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
@@ -237,7 +237,7 @@ func (l *Links) leave(which func(*serverConn) bool) {
 	}
 }
 
-// Refused records that a connection led to a server that does not serve. It may delay new ones.
+// Refused records a connection to a server that does not serve. It may delay new connections.
 func (l *Links) Refused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,8 +297,8 @@ type link struct {
 	wakeups bool
 	left    atomic.Bool
 
-	// run is the server's run id, guarded by links.mu. The head field has the first bytes of the
-	// replies until the run id is known.
+	// run is the server's run id, guarded by links.mu. Until the run id is known, the head field
+	// collects the first bytes of the replies.
 	run     string
 	labeled bool
 	head    []byte

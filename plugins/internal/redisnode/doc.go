@@ -11,7 +11,7 @@
 // # Where is what
 //
 //   - node.go has Node and its options, batch.go has operations, and requests.go has round trips
-//   - keys.go makes keys from lock names, and value.go reads the values of keys, and replies
+//   - keys.go makes keys from lock names, and value.go reads keys' values and replies
 //   - script.go assembles the scripts from the texts in the folder lua
 //   - waiting.go, boot_linux.go and boot_other.go serve waiters, and send signs of life
 //   - wakeups.go has the connection that wakes waiters

@@ -14,8 +14,8 @@ import (
 // A lock's key is usually the prefix and the lock's name. If the name starts with "~" or contains
 // braces, the key is the prefix, "~n:" and the name with "{", "}" and "%" written as %7B, %7D and
 // %25. So a lock key never has braces, but all other keys (side keys, such as a queue's key) do. A
-// lock key never equals a side key, even with another prefix (rule K6). A side key of one lock has
-// the lock's key between its braces, and so is in the lock's Cluster slot.
+// lock key never equals a side key, even if their prefixes differ (rule K6). A side key of one lock
+// has the lock's key between its braces, and so is in the lock's Cluster slot.
 type Keys struct {
 	prefix  string
 	cluster bool
@@ -23,7 +23,7 @@ type Keys struct {
 
 // NewKeys returns the keys of prefix. If prefix has braces, it returns an error that wraps
 // driver.ErrConfig, because braces decide a key's Cluster slot. If cluster is true, each slot has
-// its own control string, tombstones and signs of life.
+// its own control string, set of withdrawn owners, and signs of life.
 func NewKeys(prefix string, cluster bool) (Keys, error) {
 	if strings.ContainsAny(prefix, "{}") {
 		return Keys{}, fmt.Errorf("%w: prefix has braces, which would decide about the Cluster slot", driver.ErrConfig)
@@ -87,8 +87,8 @@ func (k Keys) Head(lock string) []any {
 	return []any{k.control(lock), k.tombstones(lock), k.side(), cluster}
 }
 
-// tag returns the text between the braces of a side key. It puts the side key into the same Cluster
-// slot as the given lock key. Without a Cluster it is empty, so all locks share the side key.
+// tag returns the text between the braces of a side key. In a Cluster, the text puts the side key
+// into the lock key's slot. Without a Cluster it is empty, so all locks share the side key.
 func (k Keys) tag(lock string) string {
 	if !k.cluster {
 		return ""
@@ -118,7 +118,7 @@ func slot(key string) uint16 {
 func slotTag(s uint16) string { return slotTags()[s] }
 
 // slotTags has a tag (text in braces) for each slot: the first number, in base 36, whose hash is
-// that slot. It takes about 10 ms to compute, once in each process that uses a Cluster.
+// that slot. Each process that uses a Cluster computes the tags once, in about 10 ms.
 var slotTags = sync.OnceValue(func() *[slots]string {
 	var tags [slots]string
 	for i, found := int64(0), 0; found < slots; i++ {

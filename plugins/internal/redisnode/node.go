@@ -16,15 +16,15 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// TombstoneFor is the time for which the store refuses a withdrawn owner. The kernel may still send
-// the data of a closed connection, but for less than this time.
+// TombstoneFor is the time for which the store refuses a withdrawn owner. After a connection was
+// closed, the kernel may still send its data, but for less than this time.
 const TombstoneFor = 110 * time.Second
 
 // Options are the settings of a [Node].
 type Options struct {
 	Keys Keys
-	// ID names the channel to which the store sends messages for this instance's waiters. It consists
-	// of random letters and digits.
+	// ID names the channel to which the store sends messages for the Node's waiters. It consists of
+	// random letters and digits.
 	ID string
 	// Turns is a script that puts a waiter into a queue. This queue only tells the waiter when to ask
 	// for the lock. If Turns is nil, waiters use this package's queue, which grants them the lock.
@@ -32,17 +32,17 @@ type Options struct {
 	// Batches is the largest number of batches of requests that may be under way at once.
 	Batches int
 	// WaitReplicas is the number of replicas that must confirm a grant, renewal or release before it
-	// counts. WaitTimeout is the longest wait for them.
+	// counts. WaitTimeout is the longest time to wait for these confirmations.
 	WaitReplicas int
 	WaitTimeout  time.Duration
 	// Links are the client's connections. If a reply says that a server does not serve, the Node gives
 	// up the connections to it. Links is nil in a Cluster, where the reply of a wrong server names the
 	// right server.
 	Links *Links
-	// Silence is the time after which a server without a reply counts as a server that does not serve.
+	// Silence is how long a server may take to reply before it counts as one that does not serve.
 	Silence time.Duration
-	// PingEvery is the interval between two pings of a silent connection for wake-ups. It is at least
-	// 2 s (pingEvery), even if the value is lower.
+	// PingEvery is the interval between two pings of a silent connection for wake-ups. If PingEvery is
+	// below 2 s (pingEvery), the interval is 2 s.
 	PingEvery time.Duration
 }
 
@@ -76,7 +76,7 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	return n
 }
 
-// Refuse makes acquires fail with err, without a request to the server. A call with nil ends that.
+// Refuse makes acquires fail with err, without a request to the server. Refuse(nil) ends that.
 func (n *Node) Refuse(err error) {
 	n.refusing.Lock()
 	defer n.refusing.Unlock()
@@ -122,7 +122,7 @@ func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
 	return it.reply, it.err
 }
 
-// invoke returns a call of the script s. It puts the arguments that every script takes before args;
+// invoke returns a call of the script s. It puts the common arguments of all scripts before args;
 // see lua/head.lua.
 func (n *Node) invoke(s *Script, locks []string, mints bool, args []any) *invocation {
 	keys := locks
@@ -181,7 +181,7 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 }
 
 // inspect reads the holders of locks. If observe is "1", all hosts then publish changes of locks
-// for some seconds: of all locks with the prefix or, in a Cluster, of all locks in the same slot.
+// for some seconds. This applies to all locks with the prefix or, in a Cluster, in the same slot.
 func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
 	locks := make([]string, len(names))
 	for i, name := range names {

@@ -66,8 +66,8 @@ func (w *Wakeups) wakeObservers(name string) {
 
 const scanCount = 500
 
-// Names returns the names of locks that start with prefix. It finds them by SCAN, which does not
-// block the server. It may return after ctx has ended.
+// Names returns the lock names that start with prefix. It finds them by SCAN, which does not block
+// the server. It may return after ctx has ended.
 func (n *Node) Names(ctx context.Context, prefix string) (map[string]struct{}, error) {
 	var mu sync.Mutex
 	names := map[string]struct{}{} // SCAN may return a key twice

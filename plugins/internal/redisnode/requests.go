@@ -73,7 +73,7 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
 }
 
-// serve sends and answers items. It does not send an item of Start whose ctx has ended.
+// serve sends and answers items. It does not send an item from Start if the item's ctx has ended.
 func (n *Node) serve(items []*item, _ func()) {
 	due := items[:0:len(items)]
 	for _, it := range items {
@@ -188,8 +188,8 @@ func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) erro
 }
 
 // astray reports whether to send the call c again, because the reply says that the server does not
-// serve. In this case, or if the server was silent too long, astray gives up the connections made
-// before the time sent.
+// serve. In this case, or if the server was silent too long, astray gives up the connections that
+// were made before the call was sent.
 func (n *Node) astray(c *invocation, sent time.Time) bool {
 	if n.opts.Links == nil {
 		return false

@@ -36,7 +36,7 @@ var (
 // Rights is the text of a Lua function that tries every command that the scripts need.
 var Rights = lua("rights")
 
-// Script is a script's text and SHA-1 digest. A server finds a script that it knows by the digest.
+// Script is a script's text and SHA-1 digest. A server that has the script finds it by the digest.
 type Script struct{ Text, SHA string }
 
 // newScript makes a script from Lua files. They can use the functions in queue.lua and lease.lua.
@@ -48,7 +48,7 @@ func newScript(files ...string) *Script {
 	return QueueScript("", lua("queue"), text)
 }
 
-// QueueScript makes a script from three Lua texts. The body can also use the functions of
+// QueueScript makes a script from three Lua texts. The body can use the functions of queue,
 // lua/read.lua and lua/state.lua.
 func QueueScript(head, queue, body string) *Script {
 	return wholeScript(lua("head") + head + "local " + known + "\n" + queue + lua("read") + lua("state") + body)
@@ -59,7 +59,7 @@ const known = "now, last, tombstones_until, queued, observed"
 
 // NewScript makes a script from five Lua texts. Most calls run only head and body, which define no
 // functions. Other calls also run the Lua function library, which returns the result of slowPath.
-// If queue_only is true, library only returns the functions of queue that handoff lists.
+// If its argument queue_only is true, library only returns queue functions that handoff lists.
 func NewScript(head, queue, handoff, slowPath, body string) *Script {
 	head = lua("head") + head
 	return wholeScript("local function library(" + known + ", queue_only)\n" + head +

@@ -49,12 +49,12 @@ type Conn interface {
 	Pipeline() goredis.Pipeliner
 }
 
-// ReadServer asks the server of a new connection about itself, in one round trip. It reads INFO.
-// Only the sync policy comes from CONFIG, because managed servers hide CONFIG.
+// ReadServer asks the server of a new connection about itself, in one round trip. It reads INFO,
+// because managed servers hide CONFIG. Only the sync policy (appendfsync) comes from CONFIG.
 func ReadServer(ctx context.Context, c Conn) (Server, error) { return readServer(ctx, c, nil, false) }
 
-// Probe is like ReadServer, but fails if the client's user lacks a right that it needs on the keys
-// and channels with the prefix.
+// Probe is like ReadServer, but fails if the client's user lacks a right that requests need on the
+// keys and channels with the Node's prefix.
 func (n *Node) Probe(ctx context.Context, c Conn) (Server, error) {
 	return readServer(ctx, c, n.invoke(probeScript, []string{n.opts.Keys.Nobody()}, false, []any{n.opts.ID}), n.opts.WaitReplicas > 0)
 }
@@ -160,8 +160,8 @@ func durability(aof, fsync string) string {
 
 // Unsafe returns an error if locks must not be kept on this server. In a Cluster it accepts
 // replicas, because the client asks them only for the list of slots. The parameter served says
-// whether a master has answered at addr before. If so, or with Sentinels, a replica at addr means
-// that a failover is under way. Otherwise it means that the address is wrong.
+// whether a master has answered at addr before. If served is true, or with Sentinels, a replica at
+// addr means that a failover is under way. Otherwise a replica means that the address is wrong.
 func (s Server) Unsafe(addr string, how Topology, served bool) error {
 	switch {
 	case s.Sentinel && how == Sentinels:
@@ -255,7 +255,7 @@ func (n *Node) refuseAsJudged() {
 // If a master does not answer, its last answer counts as long as it is a master.
 //
 // Note: do not ignore the last answer of an unreachable master. When a frozen master resumes, it
-// executes the requests that were sent to it before.
+// executes the requests that were sent to it while it was frozen.
 func (n *Node) LookAgain(ctx context.Context, known Server, addr string) {
 	n.policies.looking.Lock()
 	defer n.policies.looking.Unlock()

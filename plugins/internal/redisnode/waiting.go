@@ -43,10 +43,10 @@ type pushed struct {
 	span  time.Duration
 }
 
-// Wait puts r.Owner into the queue. It returns when the store has granted r.Owner the lock, when
-// r.Owner should ask for the lock again, when the time most has passed, or when the channel moved
-// is closed. The result woken is true if it is r.Owner's turn, or if a message from the store (a
-// push) came or may be lost.
+// Wait puts r.Owner into the queue. It returns when the store has granted r.Owner the lock, or when
+// r.Owner should ask for the lock again. It also returns after a limited time (most), or when a
+// channel (moved) is closed. The result woken is true if it is r.Owner's turn, or if a message from
+// the store (a push) came or may have been lost.
 //
 // The queue is in the store. A push may be lost when the connection breaks, so a broken connection
 // wakes every waiter. A store that loses the queue sends no push, so waiters enter the queue again
@@ -82,7 +82,7 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 
 // enqueue puts r.Owner into the store's queue. The result free is true if the lock is free and
 // r.Owner is first in the queue. If the queue grants locks, free is always false, because a push
-// reports the grant. The result left is the rest of the holder's lease, or 0 if it is not known.
+// reports the grant. The result left is the rest of the holder's lease, or 0 if that is not known.
 func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left time.Duration, err error) {
 	epoch, err := n.Wakeups.Ready(ctx)
 	if err != nil {
@@ -178,8 +178,8 @@ func (w *Wakeups) forget(owner string) {
 	delete(w.waiters, owner)
 }
 
-// refused records that the owner's acquire, sent at the time sent, found the lock held. The
-// parameter queued says whether the store found the owner in the queue.
+// refused records that an acquire by the owner found the lock held. The parameter sent is when the
+// acquire was sent. The parameter queued says whether the store found the owner in the queue.
 func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,8 +196,8 @@ func (w *Wakeups) refused(owner string, sent time.Time, queued bool) {
 	}
 }
 
-// entered records that a request, sent at the time sent, has put the owner into the queue. The
-// owner's pushes come over the connection with this Link.Epoch.
+// entered records that a request has put the owner into the queue. The parameter sent is when the
+// request was sent. The owner's pushes come over the connection with this Link.Epoch.
 func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,8 +207,8 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 }
 
 // inQueue reports whether the owner of wt is certainly in the queue. The store must have confirmed
-// that within refreshEvery, and the connection for pushes must not have broken since. Wait then
-// sends no request, because the store will send a push.
+// that within the last refreshEvery, and the connection for pushes must not have broken since then.
+// If so, Wait sends no request, because the store will send a push.
 func (w *Wakeups) inQueue(wt *waiting) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -256,7 +256,7 @@ func (w *Wakeups) push(text string) {
 const (
 	// signEvery is the interval between two signs of life of a process with waiters, unless a round
 	// trip takes longer. A sign is valid for signFor, which is longer than signEvery because travel
-	// times vary. If the store is far away, signs are valid longer, as are grants to waiters.
+	// times vary. If the store is far away, both signs and grants to waiters are valid longer.
 	signEvery = 200 * time.Millisecond
 	signFor   = 2 * signEvery
 

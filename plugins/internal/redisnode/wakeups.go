@@ -19,11 +19,11 @@ import (
 // pingEvery is the shortest time between two pings of a silent connection.
 const pingEvery = 2 * time.Second
 
-// Wakeups is the pub/sub connection of a Node. The first use opens it. One channel is for this
-// instance's waiters. Each message on it names an owner, and says that this owner was granted the
-// lock or should ask for it. Each observed lock has a channel for the lock's changes.
+// Wakeups is the pub/sub connection of a Node. The first use opens it. One channel is for the
+// Node's waiters. Each message on it names an owner, and says that this owner was granted the lock
+// or should ask for it. Each observed lock has a channel for the lock's changes.
 //
-// When the connection breaks, every waiter and observer is woken, because a message may be lost.
+// When the connection breaks, all waiters and observers are woken: a message may have been lost.
 type Wakeups struct {
 	client    goredis.UniversalClient
 	channel   string

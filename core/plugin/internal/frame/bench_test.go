@@ -79,8 +79,8 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// BenchmarkCodec measures the cost of encoding and decoding a request and
-// its reply, in both processes together.
+// BenchmarkCodec measures the encoding and decoding of a request and of its
+// reply. The result is the sum for host and plugin.
 func BenchmarkCodec(b *testing.B) {
 	r := driver.Request{Name: "bench/lock-00017", Owner: "0123456789abcdefghijkl", Label: "host:1234", Token: 1 << 17, TTL: 10 * time.Second}
 	ops := slices.Repeat([]driver.Op{{Kind: driver.OpRenew, Request: r}}, 64)

@@ -139,9 +139,9 @@ func TestWaitGivenUp(t *testing.T) {
 	}
 }
 
-// TestDeadlineTravels checks that the request in the plugin ends soon after the
-// caller's deadline, but not before it. The plugin counts its deadline from the arrival
-// of the request, so the caller's cancellation may come first and end the request.
+// TestDeadlineTravels checks that the request in the plugin ends soon after the caller's deadline,
+// but not before it. The plugin counts the time left from the arrival of the request, so the
+// caller's cancellation may end the request before the plugin does.
 func TestDeadlineTravels(t *testing.T) {
 	var deadline time.Time
 	over := make(chan time.Time, 1)

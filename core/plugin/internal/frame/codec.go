@@ -33,8 +33,8 @@ const (
 // headSize is the size of a frame's head: the payload's length in 4 bytes, big-endian.
 const headSize = 4
 
-// A host opens one connection for requests and one for replies. In a shared connection, room for
-// writes would wake a process that waits for data. The first bytes of a connection say which it is.
+// A host opens one connection for requests and one for replies. If both shared a connection, room
+// for writes would wake a process that waits for data. The first bytes tell the connections apart.
 const (
 	prefaceRequests = "locks/2>"
 	prefaceReplies  = "locks/2<"
@@ -44,7 +44,7 @@ const (
 var errBroken = errors.New("broken frame")
 
 // coder writes or reads the payload of a frame. For each part of a payload, one method both writes
-// and reads, so that both use the same format. When a coder reads, the target must be zero. When a
+// and reads, so that writes and reads agree. When a coder reads, the target must be zero. When a
 // coder writes, it changes no value. If a part is malformed, or the payload ends too early, the
 // coder sets the field bad. That part and all later parts then stay zero.
 type coder struct {
@@ -83,7 +83,7 @@ func varint[N ~int | ~int64](c *coder, v *N) {
 	*v, c.b = N(got), c.b[n:]
 }
 
-// part returns the next n bytes of c.b, not a copy. If n is too large, it sets c.bad.
+// part returns the next n bytes of c.b without copying them. If n is too large, it sets c.bad.
 func (c *coder) part(n, most int) []byte {
 	if n > most || n > len(c.b) {
 		c.fail()
@@ -111,8 +111,8 @@ func (c *coder) name(s *string) {
 	}
 }
 
-// value writes or reads *v. The length is encoded plus one, so that 0 means nil. A value that is
-// too long is written as nil.
+// value writes or reads *v. It encodes the length plus one, so that 0 means nil. It writes nil
+// instead of a value that is longer than the parameter most.
 func (c *coder) value(v *[]byte, most int) {
 	n := 0
 	if *v != nil && len(*v) <= most {
@@ -130,7 +130,7 @@ func (c *coder) value(v *[]byte, most int) {
 }
 
 // list writes or reads only the length of slice l. The caller must then write or read the elements
-// of the returned slice. Reading fails if the length is below least or above the parameter most.
+// of the returned slice. Reading fails unless the length is at least least and at most most.
 func list[E any](c *coder, l *[]E, least, most int) []E {
 	n := len(*l)
 	if uvarint(c, &n); c.reads {

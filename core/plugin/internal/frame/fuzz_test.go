@@ -11,8 +11,8 @@ import (
 	"github.com/lockbench/lockbench/core/driver"
 )
 
-// FuzzPayload reads any bytes as a request and as an answer, which must not panic. It then writes
-// the result and reads it again. A request must stay the same, and an answer must be readable.
+// FuzzPayload reads arbitrary bytes as a request and as an answer. No read may panic. The test then
+// writes the result and reads it again. A request must stay the same. An answer must be readable.
 func FuzzPayload(f *testing.F) {
 	for _, m := range messages(&testing.T{}) {
 		f.Add(m.append(nil, 3), byte(m.kind))
@@ -39,7 +39,7 @@ func FuzzPayload(f *testing.F) {
 	})
 }
 
-// FuzzInbox checks that an inbox returns the frames of a stream, however few bytes each read gives.
+// FuzzInbox checks that an inbox returns the frames of a stream, however few bytes a read returns.
 // The buffer must not exceed twice bufferSize or, if the stream is longer, twice the stream.
 func FuzzInbox(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 9, 0, 0, 0, 2, 8, 8}, true)

@@ -125,8 +125,8 @@ func (s starting) Start(_ context.Context, op driver.Op, done func(driver.Result
 	go done(driver.Result{Token: token, Err: err})
 }
 
-// FuzzSession plays a host that sends any bytes. It checks that the backend gets no request beyond
-// the limits, every reply belongs to a request, and the session ends when the stream ends.
+// FuzzSession plays a host that sends arbitrary bytes. It checks that no request to the backend
+// exceeds a limit, every reply belongs to a request, and the session ends when the stream ends.
 func FuzzSession(f *testing.F) {
 	var whole []byte
 	for i, m := range messages(&testing.T{}) {
@@ -207,8 +207,8 @@ func framesOf(stream []byte) func(func([]byte) bool) {
 	}
 }
 
-// FuzzLink plays a plugin that sends any bytes. It checks that every call of the host ends, no
-// call is both granted and refused, and the link reports the reason for its end at most once.
+// FuzzLink plays a plugin that sends arbitrary bytes. It checks that every call of the host ends,
+// no call is both granted and refused, and the link reports the reason for its end at most once.
 func FuzzLink(f *testing.F) {
 	h := driver.Holder{Name: "n", Owner: "o", Value: []byte{}, Token: 1, TTL: 1, Waiters: -1}
 	answers := []answer{
@@ -253,7 +253,7 @@ func FuzzLink(f *testing.F) {
 	})
 }
 
-// callKinds has the kind of each call that func calls returns, in the same order.
+// callKinds[i] is the kind of the request that the i-th function from calls(t, l) sends.
 var callKinds = []kind{kindAcquire, kindRenew, kindInspect, kindWait, kindBatch}
 
 // callID returns the id that a new link gives to its i-th call while all

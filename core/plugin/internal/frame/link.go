@@ -73,8 +73,8 @@ var errLinkClosed = errors.New("the data connection was closed")
 
 // Dial connects to the data socket at path. It returns [ErrPeer] unless the process with the id pid
 // listens there and runs as this user. The control link gets the operations that the data path does
-// not carry. If the connection ends for another reason than Close, failed is called once, by any
-// goroutine. This function must not wait for calls of the link.
+// not carry. If the connection ends for another reason than Close, the function failed is called
+// once, by any goroutine. That function must not wait for calls of the link.
 func Dial(ctx context.Context, path string, pid int, control wire.Link, failed func(error)) (*Link, error) {
 	requests, err := dial(ctx, path, pid, prefaceRequests)
 	if err != nil {

@@ -23,7 +23,7 @@ type Listener struct {
 	close    context.CancelFunc
 }
 
-// Listen creates the socket at path. Only the process's user may have access to its directory.
+// Listen creates the socket at path. Only this process's user may have access to its directory.
 func Listen(path string) (*Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -62,7 +62,7 @@ func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(er
 	return s.serve()
 }
 
-// accept returns the host's two connections. The key of each connection is its preface.
+// accept returns the host's two connections. The keys of the map are the connections' prefaces.
 func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.UnixConn, error) {
 	conns := map[string]*net.UnixConn{}
 	for len(conns) < 2 {

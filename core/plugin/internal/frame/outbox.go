@@ -17,10 +17,10 @@ import (
 type outbox struct {
 	end writeEnd
 	raw syscall.RawConn
-	// failed is called once, while mu is not held, when the outbox stops.
+	// The outbox calls failed once, when it stops. It does not hold mu during that call.
 	failed func(error)
 
-	mu    sync.Mutex // guards the fields below, and fields of the owner under "Guarded by out.mu"
+	mu    sync.Mutex // guards the fields below, and fields of Link and session under "Guarded by"
 	buf   []byte     // queued frames
 	spare []byte
 	busy  bool   // a goroutine is the writer now
@@ -90,7 +90,7 @@ func (o *outbox) queue(appendPayload func(b []byte) []byte) (write bool) {
 	return write
 }
 
-// position returns the number of bytes ever queued. The next frame starts there in the stream.
+// position returns the number of bytes ever queued. The next frame starts at this position.
 func (o *outbox) position() uint64 { return o.taken + uint64(len(o.buf)) }
 
 // full returns nil if the queue has room. Otherwise it returns the channel from the wait method.

@@ -90,7 +90,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // blocking returns a backend in which every Wait and Withdraw, and a TryAcquire of "slow", block
-// until their ctx ends or the channel free is closed.
+// until their ctx ends or the test closes the channel free.
 func blocking(free <-chan struct{}, slow *atomic.Int64) *far {
 	hold := func(ctx context.Context) error {
 		slow.Add(1)

@@ -70,7 +70,7 @@ const (
 	faultWithHolder
 )
 
-// fault writes or reads an error. It encodes the codes of protocol version 1 as bits of one number.
+// fault writes or reads an error. The error codes of protocol version 1 become bits of one number.
 func (c *coder) fault(err *error) {
 	e := wire.EncodeError(*err, c.redact) // nil when reading
 	how := noFault

@@ -10,7 +10,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// Host and plugin must each cut error texts to 2 KiB, because the other may not use this package.
+// Host and plugin must both cut error texts to 2 KiB, because the peer may not use this package.
 func TestErrorTextsAreBounded(t *testing.T) {
 	const size = 16 << 20
 	long := "lock jobs: " + strings.Repeat("é", size/2) + ": out of memory"

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// EnvClientCert is the environment variable in which a host passes its certificate to a plugin, in
-// PEM, as go-plugin does. If this variable is not set, there is no mutual TLS.
+// EnvClientCert is go-plugin's environment variable in which a host passes its certificate to a
+// plugin, in PEM. If this variable is not set, there is no mutual TLS.
 const EnvClientCert = "PLUGIN_CLIENT_CERT"
 
 // serverName is the host name in the certificates of host and plugin.

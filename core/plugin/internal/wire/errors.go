@@ -39,7 +39,7 @@ const MaxText = 2 << 10
 // bytes. The beginning usually names the failure, and the end its cause.
 func Bound(text string) string { return BoundTo(text, MaxText) }
 
-// BoundTo is like Bound, but with most as the limit in bytes, which must be at least 100.
+// BoundTo is like Bound, but the parameter most is the limit in bytes. It must be at least 100.
 func BoundTo(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -48,8 +48,8 @@ func BoundTo(text string, most int) string {
 	return strings.ToValidUTF8(text[:half], "") + fmt.Sprintf(" ... [%d bytes] ... ", len(text)-2*half) + strings.ToValidUTF8(text[len(text)-half:], "")
 }
 
-// EncodeError returns err as a message, or nil if err is nil. redact removes secrets from the text
-// of the message. The message has a code for every sentinel error that err wraps.
+// EncodeError returns err as a message, or nil if err is nil. The Redactor removes secrets from the
+// message's text. The message has a code for every sentinel error that err wraps.
 func EncodeError(err error, redact *Redactor) *lockpb.Error {
 	if err == nil {
 		return nil
@@ -82,7 +82,7 @@ func DecodeError(e *lockpb.Error) error {
 			err.causes = append(err.causes, cause(row.sentinel, e.Holder))
 		}
 	}
-	// A sentinel that was sent alone is returned without a wrapper.
+	// If a sentinel error was sent alone, return it without a wrapper.
 	if len(err.causes) == 1 && err.causes[0].Error() == err.text {
 		return err.causes[0]
 	}
@@ -99,8 +99,8 @@ func cause(sentinel error, h *lockpb.Holder) error {
 	return sentinel
 }
 
-// remoteError has the text that the plugin sent. It wraps a sentinel
-// for each code that was sent, so that errors.Is finds them.
+// remoteError has the text that the plugin sent. It wraps the sentinel error
+// of each code that was sent, so that errors.Is finds these sentinels.
 type remoteError struct {
 	text   string
 	causes []error

@@ -10,8 +10,8 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// FuzzMessages converts any messages of protocol version 1. It checks that no conversion panics,
-// and that a converted value is the same after it is sent and received once more.
+// FuzzMessages converts arbitrary messages of protocol version 1. It checks that no conversion
+// panics, and that a converted value is the same after it is sent and received once more.
 func FuzzMessages(f *testing.F) {
 	full := []proto.Message{
 		fromRequest(driver.Request{Name: "n", Owner: "o", Label: "l", Value: []byte("v"), Token: 1, TTL: 2, Keep: 3}),

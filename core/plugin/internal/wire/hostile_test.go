@@ -15,7 +15,7 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/lockpb"
 )
 
-// These fuzz targets pass any message to one end of protocol version 1.
+// These fuzz targets pass arbitrary messages to one end of protocol version 1.
 // They do not test gRPC itself, which reads the bytes from the connection.
 
 // echo is a backend with every capability of version 1. Its answers repeat parts of the request.
@@ -107,7 +107,7 @@ func sendable(t *testing.T, m proto.Message) {
 	}
 }
 
-// FuzzServer plays a host that sends any message, and checks that the answer can be encoded.
+// FuzzServer plays a host that sends arbitrary messages. It checks that answers can be encoded.
 func FuzzServer(f *testing.F) {
 	r := fromRequest(driver.Request{Name: "held", Owner: "o", Label: "l", Value: []byte{}, Token: 1, TTL: 2})
 	for i, m := range []proto.Message{
@@ -204,7 +204,7 @@ func (c *canned) RecvMsg(m any) error {
 	return proto.Unmarshal(c.reply, m.(proto.Message))
 }
 
-// FuzzUnary plays a plugin that sends any message. It checks that the host's call returns.
+// FuzzUnary plays a plugin that sends arbitrary messages. It checks that the host's call returns.
 // If the answer to an acquire cannot be read, the acquire's outcome must be unknown.
 func FuzzUnary(f *testing.F) {
 	h := FromHolder(driver.Holder{Name: "n\xff", Owner: "o", TTL: -1})

@@ -42,7 +42,7 @@ type Server struct {
 	backend driver.Backend
 }
 
-// Register registers the service for host. When done is closed, all its streams except List end.
+// Register registers the service for host. Closing done ends all streams of the service but List.
 func Register(s grpc.ServiceRegistrar, host Host, redact *Redactor, done <-chan struct{}) {
 	lockpb.RegisterPluginServer(s, &Server{host: host, redact: redact, done: done})
 }

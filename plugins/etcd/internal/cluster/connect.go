@@ -140,8 +140,8 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		// grpc pings the member. So it notices dropped packets even while no request is made. grpc allows
 		// no shorter interval than 10 s; see redial.
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		// clientv3 must not repeat requests. After a server has reported a cancelled context, it would
-		// repeat a write that may have been done.
+		// clientv3 must not repeat requests. After a server has reported a cancelled context, clientv3
+		// would repeat a write that may have been done.
 		MaxUnaryRetries: 1,
 		DialOptions:     options,
 		Context:         c.background, Logger: zap.NewNop(),

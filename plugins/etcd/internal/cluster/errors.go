@@ -38,8 +38,8 @@ func Refused(err error) bool { return isOneOf(err, refusals) }
 
 // OutOfSpace reports whether the server answered that its database is full. The server gives this
 // answer to requests that it refuses while its alarm is raised. It gives the same answer to a
-// request that it did just before it raised the alarm. (The quota's applier,
-// etcdserver/apply/quota.go, checks first, does the request, and then answers with the error.) So
+// request that it executed just before it raised the alarm. (The quota's applier in
+// etcdserver/apply/quota.go checks the quota, executes the request, and then returns the error.) So
 // the outcome is unknown but final: no part of the request is still under way.
 func OutOfSpace(err error) bool { return Is(err, rpctypes.ErrNoSpace) }
 
@@ -142,7 +142,7 @@ func neverSent(err error, text string) bool {
 	return strings.Contains(text, "Error while dialing") || strings.Contains(text, "latest balancer error") || Refused(err) || declined(err)
 }
 
-// Untouched is Wrap for a request that cannot have changed a lock. It adds driver.ErrNotSent.
+// Untouched is Wrap for a request that changed no lock. It adds ErrNotSent to ErrUnavailable.
 func (c *Cluster) Untouched(err error) error {
 	err = c.Wrap(err)
 	if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrNotSent) {

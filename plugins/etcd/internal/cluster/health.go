@@ -66,9 +66,9 @@ func (c *Cluster) Down() error {
 	return h.down
 }
 
-// Follow opens a feed, which gets a notice at each change between up and down. The error down says
-// why the store is down now, and is nil if the store is up. While no feed is open, health does not
-// regularly check a store that is up. The caller closes the feed.
+// Follow opens a feed, which gets a notice when the store goes down or comes up. The error down
+// says why the store is down now, and is nil if the store is up. While no feed is open, health does
+// not regularly check a store that is up. The caller closes the feed.
 func (c *Cluster) Follow() (f *kit.Feed, down error) {
 	h := &c.health
 	h.mu.Lock()
@@ -77,7 +77,7 @@ func (c *Cluster) Follow() (f *kit.Feed, down error) {
 	return h.notices.Open(), h.down
 }
 
-// Notices returns the feeds of all callers of Follow. Other notices may also be sent to them.
+// Notices returns the feeds of all callers of Follow. These feeds also get notices of lost locks.
 func (c *Cluster) Notices() *kit.Feeds { return &c.health.notices }
 
 // OnSilence makes f run after each health check to which the store gave no answer.
@@ -133,7 +133,7 @@ func (c *Cluster) ask() {
 }
 
 // overdue is called when a request begins. If the returned function stop is not called
-// within slowAfter, health asks the members again and again until stop is called.
+// within slowAfter, health checks which members answer, again and again, until stop is called.
 func (c *Cluster) overdue() (stop func()) {
 	if !c.several() {
 		return func() {}

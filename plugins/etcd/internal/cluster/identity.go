@@ -53,7 +53,7 @@ func (c *Cluster) admit(conn *conn, h header) error {
 func clusterName(id uint64) string { return "cluster " + strconv.FormatUint(id, 16) }
 
 // serves reports whether the cluster in use may still serve, that is, whether a connection to one
-// of its members is open. While it may serve, even slowly, no other cluster takes its place.
+// of its members is open. While that cluster may serve, even slowly, no other takes its place.
 func (c *Cluster) serves() bool {
 	current := c.identity.Current()
 	c.mu.Lock()
@@ -100,8 +100,8 @@ func (i *identity) stray() error {
 // Certain returns an error if the addresses lead to members of two clusters. It asks all members
 // over new connections, because a load balancer or a DNS name may lead new connections to another
 // cluster. While two clusters are seen, later calls ask all members again, at most every 2 s. While
-// only one cluster is seen, later calls ask again only if anew is true, at most every 30 s. Certain
-// does not find a cluster that is down or that only other processes reach.
+// only one cluster is seen, later calls ask again at most every 30 s, and only if parameter anew is
+// true. Certain does not find a cluster that is down or that only other processes reach.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
 		select {

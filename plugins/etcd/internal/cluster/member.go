@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// slowAfter is the time after which an unanswered request makes the Cluster compare the member in
-	// use with the other members.
+	// slowAfter is the time after which an unanswered request makes the Cluster check which members
+	// answer.
 	slowAfter = 250 * time.Millisecond
 	// askNext is the time that poll waits for a member's answer before it also asks the next member.
 	// If the member in use does not answer within sickAfter, and another member answers, the other
 	// member replaces it.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond
-	// electedGrace is the time that requests sent before a change of leader may still wait for
-	// answers.
+	// electedGrace is the time for which a request that was sent before a change of leader may still
+	// wait for its answer.
 	electedGrace = 300 * time.Millisecond
 )
 
@@ -134,8 +134,8 @@ func (c *Cluster) redial(m *member, err error) {
 }
 
 // astray takes conn out of use after its member has answered that it cannot serve. Requests under
-// way on conn have the time electedGrace to end, as after a change of leader, because there may be
-// an election. Watches end when forsake closes conn.
+// way on conn have the time electedGrace to end, because an election may be under way. Watches end
+// when forsake closes conn.
 func (c *Cluster) astray(conn *conn, why error) {
 	c.opts.Logger.Debug("etcd: connects anew to a member that cannot serve", "member", conn.member.endpoint, "error", why)
 	c.forsake(conn)
@@ -153,7 +153,7 @@ func (c *Cluster) detach(conn *conn) bool {
 	return true
 }
 
-// seeTerm records the leader's term in an answer. If the term has changed, requests that the
+// seeTerm records the leader's term from an answer. If the term has risen, requests that the
 // earlier leader got may be lost, and the server may not say so for seven seconds. So these
 // requests are given up after electedGrace.
 func (c *Cluster) seeTerm(term uint64) {

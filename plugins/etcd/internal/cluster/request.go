@@ -160,9 +160,9 @@ func (s *Stream) ended(err error) {
 	}
 }
 
-// Expect is called when a request is sent on the stream. While the answer is late, health asks the
-// members. The caller must call the function answered exactly once. If it does not do so within the
-// request timeout, giveUp is called, and the next stream goes to another member.
+// Expect is called when a request is sent on the stream. While the answer is late, health checks
+// which members answer. The caller must call the function answered exactly once. If it does not do
+// so within the request timeout, giveUp is called, and the next stream goes to another member.
 func (s *Stream) Expect(giveUp func()) (answered func()) {
 	stop := s.c.overdue()
 	timer := time.AfterFunc(s.c.opts.RequestTimeout, func() {

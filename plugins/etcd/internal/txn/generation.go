@@ -25,9 +25,9 @@ type Generation struct {
 	Base uint64 // when the generation began, in microseconds since 1970
 }
 
-// The constant format begins the value of the generation's key. Old releases of this package wrote
-// no such text, and had two kinds of key, for locks and for queue entries. Old releases cannot read
-// this value, so they refuse all requests. Keys of old releases expire with their leases.
+// The value of the generation's key begins with the constant format. Old releases of this package
+// wrote no such text, and had two kinds of key, for locks and for queue entries. They cannot read
+// the new value, so they refuse all requests. Keys of old releases expire with their leases.
 const format = "2:"
 
 func (g *Generation) value() []byte { return strconv.AppendUint([]byte(format), g.Base, 10) }

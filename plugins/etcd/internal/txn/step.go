@@ -12,7 +12,7 @@ import (
 	"github.com/lockbench/lockbench/plugins/internal/kit"
 )
 
-// Step is one operation of the store, with its compares and its outcome. The
+// Step is one operation on the store, with its compares and its outcome. The
 // fields below Until are valid once the step is answered.
 type Step struct {
 	kit.Ticket

@@ -28,7 +28,7 @@ const (
 	maxInFlight = 2
 )
 
-// Writer sends steps (operations of the store). The steps that wait at the same time share one Txn,
+// Writer sends steps (operations on the store). The steps that wait at the same time share one Txn,
 // up to a limit. Its methods may be called from any number of goroutines.
 type Writer struct {
 	cluster *cluster.Cluster
@@ -168,7 +168,7 @@ func (w *Writer) do(batch []*Step) {
 	}
 }
 
-// settle is called after the server has answered, to a batch sent in generation g, that it has no
+// settle is called when the server has answered a batch of generation g by saying that it has no
 // space. The server may have done the steps. Steps that put nothing are sent again, because they
 // need no space. For each other step, a read shows whether it was done.
 func (w *Writer) settle(batch []*Step, g *Generation, full error) {
@@ -208,7 +208,7 @@ func (w *Writer) settle(batch []*Step, g *Generation, full error) {
 }
 
 // again repeats steps of batch if err is a reason to ask another member. It repeats the steps that
-// may be done twice and whose timeout is not over. It returns all other steps.
+// may be done twice and whose request timeout is not over. It returns all other steps.
 func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 	var twice []*Step
 	for _, s := range batch {
@@ -284,8 +284,8 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 	return answers, resp.Header.Revision, err
 }
 
-// deliver runs the Then functions of batch, in another goroutine if they may wait: after a granted
-// step for the work that Alongside has started, and after a refused step for further reads.
+// deliver runs the Then functions of batch, in another goroutine if they may wait. A Then function
+// may wait for the work that Alongside has started or, after a refused step, for further reads.
 func (w *Writer) deliver(batch []*Step) {
 	var granted []*Step
 	for _, s := range batch {

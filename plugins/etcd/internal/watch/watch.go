@@ -16,7 +16,7 @@ import (
 
 // Event is a report of a watch. It is only a reason to read the store, because it may be old. A
 // member that is behind others opens a watch at an older revision, and reports old changes again.
-// Only a delete is proof: the owner that had the key until then has lost it.
+// Only a delete proves something: the owner of the deleted key has lost this key.
 //
 // The zero Event says that the stream is broken. Changes may be missed until an Event sets Opened.
 type Event struct {
@@ -39,10 +39,10 @@ type Watch struct {
 }
 
 // Mux carries watches on one stream. It opens each watch at the present revision, because a server
-// serves watches of older revisions only every 100 ms, and a compaction may remove these. After an
-// Event that sets Opened, the user of the watch must read the store, to learn what happened before
-// the watch was opened or while the stream was broken. The methods of Mux may be called from any
-// number of goroutines.
+// serves watches of older revisions only every 100 ms, and a compaction may remove older revisions.
+// After an Event that sets Opened, the user of the watch must read the store, to learn what
+// happened before the watch was opened or while the stream was broken. The methods of Mux may be
+// called from any number of goroutines.
 type Mux struct {
 	cluster *cluster.Cluster
 	wake    chan struct{}
@@ -69,7 +69,7 @@ type stream struct {
 }
 
 // New returns a Mux, which reports changes until the cluster c is closed. The Mux gives up its
-// stream when health checks get no answer.
+// stream when a health check of the cluster gets no answer.
 func New(c *cluster.Cluster) *Mux {
 	m := &Mux{cluster: c, wake: make(chan struct{}, 1), watches: map[*Watch]struct{}{}}
 	c.OnSilence(m.Reset)
@@ -83,9 +83,9 @@ func (m *Mux) Changes(key string, end []byte, notify func(Event)) *Watch {
 	return m.add(&Watch{key: key, end: end, notify: notify}, 0)
 }
 
-// Deletes reports deletes of key that come after revision; see [Mux.Changes]. It reuses a dropped
-// watch of key that has been open since that revision and has seen no later delete. After such a
-// reuse, no Event sets Opened.
+// Deletes reports deletes of key that come after revision; see [Mux.Changes]. If a dropped watch of
+// key has been open since that revision and has seen no later delete, Deletes reuses it. Such a
+// reuse causes no Event that sets Opened.
 func (m *Mux) Deletes(key string, revision int64, notify func(Event)) *Watch {
 	return m.add(&Watch{key: key, deletes: true, notify: notify}, revision)
 }
@@ -130,8 +130,8 @@ func (m *Mux) Drop(w *Watch) {
 	}
 }
 
-// Covers reports whether the watch w, which may be nil, has been open since revision. If it has, w
-// has reported every later delete of its key that came on the stream. Events on one stream come in
+// Covers reports whether w, which may be nil, has been open since the given revision. If so, w has
+// reported every later delete of its key that came on the stream. Events on one stream come in
 // the order of revisions. So a delete that another watch reports is earlier than the deletes that w
 // has yet to report. The order is lost if a server that cannot send holds back 128 reports.
 func (m *Mux) Covers(w *Watch, revision int64) bool {

@@ -120,7 +120,7 @@ func RolledBack(err error) bool {
 	return false
 }
 
-// advice says what to do about an error that a retry does not cure.
+// advice tells the user what to do about an error that a retry does not cure.
 func advice(number uint16) string {
 	switch number {
 	case ErAccessDenied, ErAccessDeniedNoPw:

@@ -36,8 +36,8 @@ type openingKey struct{}
 // badConnection is the text of the driver's error after a failed write.
 const badConnection = "bad connection"
 
-// Logger returns a logger that keeps the first error that the driver logs about the connection that
-// [Open] makes with ctx. It returns nil if ctx is not from Open.
+// Logger returns a logger for the connection that [Open] makes with ctx. This logger keeps the
+// first error that the driver logs. If ctx is not from Open, Logger returns nil.
 func Logger(ctx context.Context) mysqldriver.Logger {
 	if o, ok := ctx.Value(openingKey{}).(*opening); ok {
 		return o

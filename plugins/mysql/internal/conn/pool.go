@@ -45,13 +45,13 @@ const (
 	spareConnections = 2
 	// killConnections are reserved for statements that kill other statements.
 	killConnections = 2
-	// A server must answer within answersWithin if it is asked whether it serves requests. For
-	// changedLately after its answer to a statement, a server counts as serving requests.
-	// changedLately is longer than a statement waits for a row.
+	// A server that is asked whether it serves requests must answer within answersWithin. After its
+	// answer to a statement, it counts as serving requests for changedLately, which is longer than a
+	// statement waits for a row.
 	answersWithin, changedLately = time.Second, 2 * time.Second
-	// A connection that was silent for longer than restsFor is checked before
-	// use, because a firewall or a load balancer may have dropped it silently.
-	// The caller waits for this check for at most answersSoon.
+	// A connection that was silent for longer than restsFor is checked before use, because a firewall
+	// or a load balancer may have dropped it silently. The caller waits at most answersSoon for this
+	// check.
 	restsFor, answersSoon = time.Second, 250 * time.Millisecond
 	// redialFrom and redialTo bound the pauses after failed dials.
 	redialFrom, redialTo = 5 * time.Millisecond, 100 * time.Millisecond
@@ -322,8 +322,8 @@ func (p *Pool) keep(s *Session) (back chan struct{}) {
 	return back
 }
 
-// Question tests in parallel all idle connections that got no answer after the instant since. It
-// keeps the connections that work. During the test, callers get other connections. So if one
+// Question tests in parallel all idle connections whose last answer came before the time in since.
+// It keeps the connections that work. During the test, callers get other connections. So if one
 // connection has died silently, no caller gets another connection that died with it. Question
 // returns a function that waits for the end of the test and returns the number of kept connections.
 func (p *Pool) Question(since time.Time) (kept func() int) {
@@ -382,8 +382,8 @@ func (p *Pool) Warm(ctx context.Context) {
 	}
 }
 
-// Trim closes connections that were idle for longer than age, but leaves keep idle connections
-// open.
+// Trim closes connections that were idle for longer than age. The parameter keep is the number of
+// idle connections that stay open in any case.
 func (p *Pool) Trim(age time.Duration, keep int) {
 	p.mu.Lock()
 	n := 0

@@ -44,23 +44,23 @@ func WakeName(id uint64) string { return WakePrefix + strconv.FormatUint(id, 36)
 // Kill returns a statement that interrupts the running statement of the session with wakeID.
 //
 // Note: KILL QUERY must not name a session by its number. If the address leads to several servers,
-// the KILL may reach another server, where a session of another program has that number. The user
-// lock has a random name, so no other session on any server holds this lock.
+// the KILL may reach another server, where a session of another program has that number. The
+// session's user lock has a random name, so no other session on any server holds this lock.
 func Kill(wakeID uint64) string { return "KILL QUERY IS_USED_LOCK('" + WakeName(wakeID) + "')" }
 
 // Setup returns an SQL text that prepares a connection and asks the server about itself, in one
 // round trip. The server's settings and its init_connect may have changed any setting of the
 // session. So the text sets each setting that could change or prevent our statements. It also ends
 // any transaction or table lock that init_connect left open. It sets the character set first,
-// because under UTF-16 or UTF-32 MySQL would misread the rest, and completion_type before ROLLBACK,
-// because this setting can make ROLLBACK begin another transaction.
+// because under UTF-16 or UTF-32 MySQL would misread the rest. It sets completion_type before
+// ROLLBACK, because this setting can make ROLLBACK begin another transaction.
 //
 // The isolation level is READ COMMITTED, because with gap locks concurrent inserts of new rows
 // would deadlock. A lock wait is one second, the shortest that MySQL has. The character set is
-// UTF-8, because LOWER does not change binary strings.
+// UTF-8 and not binary, because a statement calls LOWER, which does not change binary strings.
 //
-// Note: do not set a variable to DEFAULT, because that is the server's global
-// value. Only timestamp has no global value.
+// Note: do not set a variable to DEFAULT, because DEFAULT means the server's global value. Only
+// timestamp has no global value.
 func Setup(database string) string {
 	return "SET NAMES utf8mb4;SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',completion_type=0,timestamp=DEFAULT;" +
 		"UNLOCK TABLES;ROLLBACK;USE `" + strings.ReplaceAll(database, "`", "``") + "`;" +
@@ -170,8 +170,8 @@ var ErrTooLong = errors.New("statement is too long")
 // begin prepares s for a statement. It refuses a text above the server's limit, because the server
 // would close the connection. If ctx ends before done is called, reads and writes of s fail.
 //
-// Note: the driver does not watch ctx, because it would need a goroutine per connection that wakes
-// twice for each statement.
+// Note: the driver does not watch ctx, because the driver would need a goroutine per connection,
+// which would wake twice for each statement.
 func (s *Session) begin(ctx context.Context, text string) (bare context.Context, done func(), err error) {
 	if most := s.Server.Packet; most > 0 && len(text)+1 > most {
 		return nil, nil, fmt.Errorf("%w: %d bytes, and the server's max_allowed_packet is %d", ErrTooLong, len(text)+1, most)
@@ -211,7 +211,7 @@ func (s *Session) Exec(ctx context.Context, text string) (affected int64, id uin
 	return affected, uint64(last), nil
 }
 
-// Query runs the statements in text. It passes every row of their replies to the function each.
+// Query runs the statements in text. It passes every row of their replies to the each function.
 func (s *Session) Query(ctx context.Context, text string, each func(row []sqldriver.Value) error) error {
 	bare, done, err := s.begin(ctx, text)
 	if err != nil {

@@ -7,7 +7,7 @@ import "strconv"
 //
 // MySQL runs assignments from left to right, and each sees the results of earlier ones. The first
 // assignment decides by the old expires_at and owner whether to take the row. If so, it writes the
-// request's nonce (a random number) to the attempt column. Later ones check for that nonce.
+// request's nonce (a random number) to the attempt column. Later assignments check for that nonce.
 //
 // All nonces of one statement have base as their high bits. The low NonceBits bits are the
 // request's number. A row was granted if its attempt column has base as high bits. For any other

@@ -58,9 +58,9 @@ func (r *Row) Details(text string) {
 	r.Tombstones, r.Label, r.Owner, r.Queue = parts[2] == "1", string(label), parts[4], parts[5]
 }
 
-// Granted reports whether the row r contains the grant that the operation a asked for. It does if
-// its attempt column contains a's nonce. If an earlier statement may have done a (see Again), it
-// also does if a's owner holds the lock, unless the store made that grant to a waiter.
+// Granted reports whether the row r contains the grant that the given operation asked for. It does
+// if r.Attempt is a.Nonce. If an earlier statement may have done the operation (see Again), it also
+// does if a.Owner holds the lock, unless the store made that grant to a waiter.
 func (r Row) Granted(a Operation) bool {
 	return r.Attempt == a.Nonce || a.Again && r.Held() && r.Owner == a.Owner && r.Attempt != StoreGrant
 }

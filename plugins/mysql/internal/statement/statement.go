@@ -20,8 +20,8 @@ import (
 // Within one statement its value does not change.
 const Now = "UTC_TIMESTAMP(6)"
 
-// micros is the server's clock in microseconds since 1970. A new token is never lower, so tokens
-// rise even after a row was purged or the table was lost.
+// micros is the server's clock in microseconds since 1970. A new token is never below this clock,
+// so tokens rise even after a row was purged or the table was lost.
 const micros = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01'," + Now + ")"
 
 // A lock's queue of waiters is a text of entries, in the order of arrival. The lock's tombstones
@@ -60,7 +60,7 @@ const StoreGrant = 1
 // SignEvery is the interval between two signs of life of a waiting process. Without signs, the
 // store grants the process no locks. The server's time is divided into parts of 200 ms. A sign is a
 // user lock named after the process and a part. It is usually valid in this part and the next two.
-// Until its first sign, a process's queue entries contain a part number as a sign, and later 0.
+// A queue entry contains a part number as a sign, or 0 if its process already gives signs.
 const SignEvery = 200 * time.Millisecond
 
 // part is the number of the present part: the server's time divided by SignEvery.
@@ -137,8 +137,8 @@ func Granted(table string, r driver.Request) string {
 	return t.granted(r).String()
 }
 
-// Confirm turns the grant that the store made to the waiting owner of a into a lease with a's full
-// TTL. The reply has the token as the last insert id.
+// Confirm turns the grant that the store made to the operation's waiting owner into a lease with
+// the operation's full TTL. The reply has the token as the last insert id.
 func Confirm(table string, a Operation) string {
 	var t text
 	t.add("UPDATE ", table, " SET token=LAST_INSERT_ID(token),attempt=").uint(a.Nonce).add(",label=").bytes(a.Label).add(",value=").blob(a.Value)
@@ -329,7 +329,7 @@ func Withdraw(table string, ops []Operation) string {
 	return t.add("freed_by=IF(", Free, ",", replyLook, ",freed_by)").String()
 }
 
-// The function without returns an SQL expression: the queue with entry in place of owner's entry.
+// The function without returns an SQL expression for the queue after entry replaces owner's entry.
 func without(owner, entry string) string {
 	position := "LOCATE('," + owner + ".',queue)"
 	return "CONCAT(LEFT(queue," + position + "-1)," + entry + ",SUBSTRING(queue,LOCATE(',',queue," + position + "+1)))"
@@ -341,8 +341,8 @@ func noTombstone(owner string) string {
 
 // Enter puts r's owner into the queue, with a wake id, unless this owner holds the lock or was
 // withdrawn. The store may then grant the owner the lock, for r's TTL. Enter also works while the
-// lock is free. Otherwise a host might never get a lock that another host often takes for a short
-// time, because the lock might be free at each Enter and held at each acquire.
+// lock is free. If Enter failed then, a host might never get a lock that another host often takes
+// for a short time, because the lock might be free at each Enter and held at each acquire.
 func Enter(table string, p Process, r driver.Request, wakeID uint64) string {
 	value := "-"
 	if r.Value != nil && Fits(r) {
@@ -444,7 +444,7 @@ func Locked(table string, names []string, free bool) string {
 	return t.String()
 }
 
-// Check fails if the account lacks a right that the backend needs. Its statements
+// Check returns statements that fail if the account lacks a right that the backend needs. They
 // match no row, but the server checks rights before it looks for rows.
 func Check(table string) string {
 	var t text
