@@ -97,8 +97,8 @@ func (s *suite) run(ctx context.Context, c Case) CaseResult {
 	}
 }
 
-// try runs the case c once. The result undecided names the stall that may have spoiled the run, and
-// is "" if there was none. r.Outcome is Fail if c failed in a way that no stall explains.
+// try runs the case c once. If the process was stalled, which may have spoiled the run, the string
+// undecided says so. r.Outcome is Fail if c failed in a way that no stall explains.
 func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string) {
 	r, t := CaseResult{Case: c, Outcome: Pass}, newTrial(ctx)
 	passed, undecided, log := t.run(c.limit(), func() {

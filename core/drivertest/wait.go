@@ -215,9 +215,9 @@ func waitReturns(t T, h *Harness) {
 	})
 }
 
-// hinted calls TryAcquire for a held lock and then the function wait. It repeats both, at most 3
-// times in all, until wait returns true because its time was over. A store may end one Wait without
-// a release, for example when a member of its cluster leaves or joins, but not three in a row.
+// hinted calls TryAcquire for a held lock and then the function wait. If wait returns false,
+// hinted calls both again, at most 3 times in all. Wait returns true if it ran until its timeout. A
+// store may end one Wait without a release, for example if a member joins or leaves, but not three.
 func hinted(t T, a *attempt, wait func() (over bool)) {
 	t.Helper()
 	const most = 3

@@ -98,8 +98,8 @@ func (p *player) ready(ctx context.Context, setting string) error {
 }
 
 // The well method reports whether the next schedule can use the servers. It brings unhealthy
-// servers back to their first state. In a search, it returns false if a clock was moved, because
-// threads of some servers wait for a time of day. In the table of faults, it corrects the clock.
+// servers back to their first state. When faults of the table are played, it also corrects clocks.
+// In a search it returns false if a clock was moved: threads of servers may wait for a time of day.
 func (p *player) well(ctx context.Context) bool {
 	if p.files != "" {
 		return p.environment.Again(ctx) == nil

@@ -83,10 +83,10 @@ func requireRedis(t *testing.T) {
 	}
 }
 
-// TestTableFindsPlantedBugs checks that one play of a fault shows each bug of the plugin in
-// directory planted. Without a bug, the plugin must break a claim under the fault evict, but not
-// under freeze-host. A busy machine can hide a bug. So if a host got no processor, or a thread
-// waited for a processor for busyFor, the test plays the fault again, up to four times.
+// TestTableFindsPlantedBugs turns on each bug of the plugin planted, one at a time, and checks that
+// one play of some fault shows it. Without a bug, the plugin must break a claim under the fault
+// evict, but not under freeze-host. A busy machine can hide a bug: if a host got no processor, or a
+// thread waited for a processor for busyFor, the test plays the fault again, up to four times.
 func TestTableFindsPlantedBugs(t *testing.T) {
 	requireRedis(t)
 	path := plugintest.Build(t, module+"bench/internal/faults/planted")

@@ -192,7 +192,7 @@ func (r Report) failure() []string {
 // library's text that helps few readers. The notes show the whole error.
 const headWidth = 60
 
-// beginning returns the first clauses of an error text, which are separated by colons.
+// beginning returns as many clauses of an error as fit into headWidth. Colons separate clauses.
 func beginning(failure string) string {
 	line, _, _ := strings.Cut(failure, "\n")
 	clauses := strings.Split(line, ": ")
