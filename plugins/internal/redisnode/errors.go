@@ -63,7 +63,7 @@ var verdicts = map[string]verdict{
 
 const (
 	needsScripts  = "this store does not run the scripts that locks are made of; Redis from 6.0 on and Valkey do"
-	needsDatabase = "see db: a Cluster has one database, or as many as cluster-databases says in Valkey from 9 on"
+	needsDatabase = "see db: the server has fewer databases; a Cluster has one, or as many as cluster-databases says in Valkey from 9 on"
 	needsCommand  = "this store lacks a command; Redis from 6.0 on and Valkey have all"
 )
 
