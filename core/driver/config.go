@@ -3,6 +3,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,9 +17,20 @@ import (
 // unknown key only if a known key is similar, because any other text may be a misplaced secret.
 func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	out := Config{}
-	names := make([]string, 0, len(s.Keys))
+	var names []string
 	for _, k := range s.Keys {
 		names = append(names, k.Name)
+	}
+	for name := range cfg { // before the search for missing keys, because one may be misspelt
+		if slices.Contains(names, name) {
+			continue
+		}
+		if len(similar.To(name, names)) == 0 {
+			return nil, fmt.Errorf("%w: %s does not have one of the given keys%s", ErrConfig, s.Name, similar.Suggest("", names))
+		}
+		return nil, fmt.Errorf("%w: %s has no key %q%s", ErrConfig, s.Name, name, similar.Suggest(name, names))
+	}
+	for _, k := range s.Keys {
 		v := cfg[k.Name]
 		if v == "" {
 			v = k.Default
@@ -30,15 +42,6 @@ func (s Spec) CheckConfig(cfg Config) (Config, error) {
 			return nil, fmt.Errorf("%w: %s: %w", ErrConfig, s.Name, err)
 		}
 		out[k.Name] = v
-	}
-	for name := range cfg {
-		if _, known := out[name]; known {
-			continue
-		}
-		if len(similar.To(name, names)) == 0 {
-			return nil, fmt.Errorf("%w: %s does not have one of the given keys%s", ErrConfig, s.Name, similar.Suggest("", names))
-		}
-		return nil, fmt.Errorf("%w: %s has no key %q%s", ErrConfig, s.Name, name, similar.Suggest(name, names))
 	}
 	return out, nil
 }

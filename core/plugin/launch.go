@@ -39,7 +39,7 @@ func (l *launcher) launch(ctx context.Context) (*process, error) {
 		if exhausted(err) {
 			return nil, l.failed(ErrExhausted, err)
 		}
-		return nil, fmt.Errorf("plugin %q: socket directory: %w", l.name, err)
+		return nil, fmt.Errorf("plugin %q: socket directory in TMPDIR or /tmp: %w", l.name, err)
 	}
 	lines := &lineLog{log: l.log, secrets: l.secrets}
 	p := newProcess(newOSProcess(l.path, dir, lines))

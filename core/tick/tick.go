@@ -179,7 +179,7 @@ func (j *Job) check() (err error) {
 	case o.Keep > 0 && o.Keep < 4*o.Late:
 		return fmt.Errorf("%w: Keep %v is less than 4 times Late %v", core.ErrInvalid, o.Keep, o.Late)
 	case !first.IsZero() && (!first.After(now) || !j.next(first.Add(-1)).Equal(first)):
-		return fmt.Errorf("%w: the schedule counts from when it is asked, so that hosts would not agree about ticks: take tick.Every", core.ErrInvalid)
+		return fmt.Errorf("%w: the schedule counts from when it is asked, so that hosts would not agree about ticks: take tick.Every with an interval above 0", core.ErrInvalid)
 	}
 	longest := time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
 	if _, err = j.mark(longest); err != nil || o.Overlap {

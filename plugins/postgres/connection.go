@@ -317,8 +317,8 @@ func (b *Backend) unconnected(what, name string, err error) error {
 		return fmt.Errorf("postgres: %s %q: %w", what, name, err)
 	case advice[state] != "":
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w (%s)", what, name, driver.ErrDenied, driver.ErrNotSent, err, advice[state])
-	case state == undefinedObject: // the server does not know a setting in the map session
-		return fmt.Errorf("postgres: %s %q: %w: %w: the server must be PostgreSQL 14 or later: %w", what, name, driver.ErrDenied, driver.ErrNotSent, err)
+	case state == undefinedObject: // the server does not know a setting in the map session, or in the address
+		return fmt.Errorf("postgres: %s %q: %w: %w: the server must be PostgreSQL 14 or later, and know each parameter of address: %w", what, name, driver.ErrDenied, driver.ErrNotSent, err)
 	case state != "":
 		return fmt.Errorf("postgres: %s %q: %w: %w: %w", what, name, driver.ErrUnavailable, driver.ErrNotSent, err)
 	case errors.Is(err, pgconn.ErrReadOnlyConnection):

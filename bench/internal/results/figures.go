@@ -32,7 +32,7 @@ var Units = []Unit{
 	{Name: "cycles/s", Title: "cycles/s", Interval: true, Better: "higher", Added: true, Tested: true},
 	{Name: "p50-ns/handoff", Title: "hand-over p50", Interval: true},
 	{Name: "p99-ns/handoff", Title: "p99"},
-	{Name: "max-ns/wait", Title: "longest wait"},
+	{Name: "max-ns/wait", Title: "longest wait (max)"},
 	{Name: "jain", Title: "Jain fairness", Better: "higher"},
 	{Name: "grants/s", Title: "grants/s", Interval: true, Better: "higher", Added: true, Tested: true},
 	{Name: "commands/grant", Title: "commands/grant", Better: "lower", Tested: true},
