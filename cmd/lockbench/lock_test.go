@@ -279,6 +279,28 @@ func TestKilledAtOnce(t *testing.T) {
 	}
 }
 
+// If the keeper (the lock's holder) is killed at its grant, lockbench must free the lock.
+func TestKeeperKilledAtItsGrant(t *testing.T) {
+	g := startGuarded(t)
+	for i := range 5 * rounds() {
+		name := fmt.Sprintf("grant%d", i)
+		cmd := g.command("exec sleep 600", "lock", "redis", name, "--ttl", "50s")
+		start(t, cmd)
+		held := func() bool {
+			h, err := g.rival.Inspect(t.Context(), name)
+			return err == nil && h.Held()
+		}
+		for end := time.Now().Add(timeout); !held() && time.Now().Before(end); {
+		}
+		if err := proc.Kill(proc.Children(cmd.Process.Pid)[0]); err != nil {
+			t.Fatal(err)
+		}
+		if state := ended(t, cmd); state.ExitCode() != 79 || held() {
+			t.Errorf("round %d: %v, and the lock is held: %t", i, state, held())
+		}
+	}
+}
+
 // If the keeper (the lock's holder) is killed, lockbench must end, even if its stderr is not read.
 func TestKeeperKilledUnread(t *testing.T) {
 	g := startGuarded(t)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -56,11 +57,10 @@ type front struct {
 	keeper  *proc.Child
 	lines   chan line // of the keeper
 	out     *Out
-	token   uint64 // of the last lease
-	plugin  plug   // the keeper's plugin when the keeper got the last lease
-	stopped bool   // the keeper was stopped at the last check
-	leads   bool   // this process leads the session of a terminal
-	hungUp  bool   // a SIGHUP has been sent to the group, and this process will receive it, too
+	plugin  plug // the keeper's plugin when the keeper got the last lease
+	stopped bool // the keeper was stopped at the last check
+	leads   bool // this process leads the session of a terminal
+	hungUp  bool // a SIGHUP has been sent to the group, and this process will receive it, too
 }
 
 // Signals returns a channel with the signals that [Run] handles. After the call, the signals have
@@ -83,7 +83,7 @@ func Run(s Spec, signals <-chan os.Signal, out *Out) End {
 		fmt.Fprintf(out, "warning: what the command leaves behind may outlive its lock: %v\n", err)
 	}
 	signal.Ignore(syscall.SIGPIPE) // stderr may lose its reader; in the command the signal has its default action
-	s.Group, s.Ignored = syscall.Getpgrp(), ignored
+	s.Group, s.Ignored, s.Run = syscall.Getpgrp(), ignored, rand.Text()
 	for i := range s.Stdio {
 		fd, err := unix.FcntlInt(uintptr(i), unix.F_DUPFD, stdioFrom)
 		if err != nil { // the descriptor is closed, and is also closed for the command
@@ -94,7 +94,7 @@ func Run(s Spec, signals <-chan os.Signal, out *Out) End {
 	f := &front{spec: s, keeper: &proc.Child{Role: role, Name: called}, out: out, leads: leadsTerminal()}
 	f.lines = make(chan line, 64) // the keeper may end before Start returns
 	if err := proc.Start(context.Background(), f.keeper, s, func(l line) { f.lines <- l }); err != nil {
-		return End{Kind: Failed, Reason: fmt.Sprintf("keeper: %v", err)}
+		return End{Kind: Failed, Reason: fmt.Sprintf("the process that should keep %q: %v", s.Name, err)}
 	}
 	return f.serve(signals)
 }
@@ -161,8 +161,8 @@ func (f *front) take(l line) {
 	switch {
 	case l.Say != "" && f.spec.Verbose, l.Warn != "":
 		fmt.Fprintf(f.out, "lockbench: %s\n", l.Say+l.Warn)
-	case l.Token != 0:
-		f.token, f.plugin = l.Token, l.Plugin
+	case l.Plugin.Pid != 0:
+		f.plugin = l.Plugin
 	case l.Stopped != 0:
 		// The command was stopped, so stop this process too, unless the command runs again by now.
 		if s, ok := proc.Of(l.Stopped); ok && s.Stopped() {
@@ -187,8 +187,8 @@ func (f *front) replace() End {
 		if l.End != nil {
 			return *l.End
 		}
-		if l.Token != 0 {
-			f.token, f.plugin = l.Token, l.Plugin
+		if l.Plugin.Pid != 0 {
+			f.plugin = l.Plugin
 		}
 	}
 	// The first kill spares the keeper's plugin. The plugin ends by itself, but may need half a second
@@ -196,7 +196,7 @@ func (f *front) replace() End {
 	defer tree{func() int { return 0 }}.kill()
 	tree{f.plugin.running}.kill()
 	e := End{Kind: Lost, Reason: fmt.Sprintf("the process that kept %q was killed, and with it the command", f.spec.Name)}
-	if f.token == 0 || f.spec.AtLeast > 0 {
+	if f.spec.AtLeast > 0 {
 		return e
 	}
 	if err := f.free(); err != nil {
@@ -214,9 +214,11 @@ func (f *front) free() error {
 		return err
 	}
 	c := core.New(b, &core.Options{Logger: log})
-	err = c.Break(ctx, f.spec.Name, f.token)
-	if errors.Is(err, core.ErrNotHeld) {
-		err = nil
+	h, err := c.Inspect(ctx, f.spec.Name)
+	if err == nil && string(h.Value) == f.spec.Run { // the keeper may have died before it could tell its token
+		if err = c.Break(ctx, f.spec.Name, h.Token); errors.Is(err, core.ErrNotHeld) {
+			err = nil
+		}
 	}
 	return errors.Join(err, c.Close(ctx))
 }

@@ -165,7 +165,7 @@ func (k *keeper) run() (e End) {
 		if err != nil {
 			return k.failed(err)
 		}
-		k.say(line{Token: h.Token(), Plugin: k.plug()})
+		k.say(line{Plugin: k.plug()})
 		ran, e = true, k.hold(h)
 		again := k.spec.Lead && (e.Kind == Lost || e.Kind == Ended && k.spec.Restart)
 		if !again || k.leaves() {
@@ -268,7 +268,7 @@ func (k *keeper) acquire() (held, error) {
 		defer cancel()
 	}
 	if k.spec.Lead {
-		e, err := k.client.Elector(k.spec.Name, &core.ElectorOptions{TTL: k.spec.TTL})
+		e, err := k.client.Elector(k.spec.Name, &core.ElectorOptions{TTL: k.spec.TTL, Value: []byte(k.spec.Run)})
 		if err != nil {
 			return nil, err
 		}
@@ -280,7 +280,7 @@ func (k *keeper) acquire() (held, error) {
 	}
 	if k.spec.Tick > 0 {
 		job, err := tick.New(k.client, k.spec.Name, tick.Every(k.spec.Tick), &tick.Options{
-			Lock: core.LockOptions{TTL: k.spec.TTL}, Logger: slog.New(slog.DiscardHandler),
+			Lock: core.LockOptions{TTL: k.spec.TTL, Value: []byte(k.spec.Run)}, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			return nil, err
@@ -294,7 +294,7 @@ func (k *keeper) acquire() (held, error) {
 	}
 	// With any AtLeast, even 1 ns, core first renews a lease that was granted to a waiter, and then
 	// returns it. The command needs this, because the grant is too short to end a command in time.
-	l, err := k.client.Lock(k.spec.Name, &core.LockOptions{TTL: k.spec.TTL, AtLeast: max(k.spec.AtLeast, 1)})
+	l, err := k.client.Lock(k.spec.Name, &core.LockOptions{TTL: k.spec.TTL, AtLeast: max(k.spec.AtLeast, 1), Value: []byte(k.spec.Run)})
 	if err != nil {
 		return nil, err
 	}

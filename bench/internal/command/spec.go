@@ -16,6 +16,7 @@ type Spec struct {
 	Program       []byte   // path of the command; not a string, because JSON changes strings that are not UTF-8
 	Argv          [][]byte // arguments of the command, its name first
 	Label         string
+	Run           string // value of the lock, by which the front finds the lease of this run
 
 	TTL, AtLeast time.Duration // as in core.LockOptions
 	Tick         time.Duration // the interval of tick.Every; 0 for a lock without ticks
@@ -58,8 +59,7 @@ type End struct {
 type line struct {
 	Say     string `json:",omitempty"` // shown to people if Verbose
 	Warn    string `json:",omitempty"` // always shown to people
-	Token   uint64 `json:",omitempty"` // the token of a new lease
-	Plugin  plug   `json:",omitzero"`  // set with Token: the keeper's plugin
+	Plugin  plug   `json:",omitzero"`  // the keeper's plugin; set when the keeper has got a lease
 	Stopped int    `json:",omitempty"` // process id of the command, which a signal has stopped
 	End     *End   `json:",omitempty"` // the last line
 }
