@@ -50,7 +50,8 @@ func verdictDoc(v check.Verdict) any {
 
 // Report computes tables and the verdict from a result folder, and writes them as an HTML page to
 // the file called page. It returns the name of that file. If page is "", Report writes to
-// [PageFile] in the folder. If page is "-", Report writes no page.
+// [PageFile] in the folder. If page is "-", Report writes no page. If only the page cannot be
+// written, Report returns the Outcome with the error.
 func Report(dir, page string) (*Outcome, string, error) {
 	r, err := report.Load(dir)
 	if err != nil {
@@ -64,7 +65,7 @@ func Report(dir, page string) (*Outcome, string, error) {
 	}
 	f, err := os.Create(page)
 	if err != nil {
-		return nil, "", usagef("the page cannot be written: %v", err)
+		return &Outcome{Dir: dir}, "", Hinted(usagef("the page cannot be written: %v", err), "-o FILE names another place, and -o - prints the page")
 	}
 	return &Outcome{Dir: dir}, page, errors.Join(r.Write(f, "html"), f.Close())
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -27,17 +28,16 @@ page instead.`,
 					"write the page to a file, or run report twice")
 			}
 			shown, page, err := bench.Report(args[0], out)
-			if err != nil {
+			if shown == nil {
 				return err
 			}
 			if out == "-" {
 				return shown.Write(cmd.OutOrStdout(), "html")
 			}
-			if err := show(shown, format, cmd); err != nil {
-				return err
+			if err = errors.Join(show(shown, format, cmd), err); err == nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "page in %s\n", page)
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "page in %s\n", page)
-			return nil
+			return err
 		},
 	}
 	choiceVar(cmd.Flags(), &format, "format", "text", "what to print: text, md or json", formats...)
