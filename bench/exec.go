@@ -22,12 +22,12 @@ type StatusError int
 func (e StatusError) Error() string { return fmt.Sprintf("the program ended with status %d", int(e)) }
 
 // Exec runs a program, and forwards signals to it. When the program has ended, Exec waits for the
-// processes that the program left behind, but at most for the duration grace. The error is nil, a
-// [StatusError], or an [*EnvError] if the program could not be run.
+// processes that the program left behind, but at most for the duration grace. The error is nil or a
+// [StatusError].
 func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
-		return &EnvError{Err: err}
+		return notFound(err, stderr)
 	}
 	if err := proc.AdoptOrphans(); err != nil {
 		fmt.Fprintf(stderr, "warning: cannot wait for the plugins of a program that was killed: %v\n", err)
@@ -41,7 +41,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 	defer signal.Stop(signals)
 	pid, err := start(path, argv)
 	if err != nil {
-		return &EnvError{Err: fmt.Errorf("%s: %w", path, err)}
+		return notFound(fmt.Errorf("%s: %w", path, err), stderr)
 	}
 	var status *syscall.WaitStatus
 	var timeout <-chan time.Time

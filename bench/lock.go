@@ -56,7 +56,7 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	defer out.Close()
 	program, err := exec.LookPath(l.Command[0])
 	if err != nil {
-		return l.notFound(err, out)
+		return notFound(err, out)
 	}
 	for what, text := range map[string]string{"name": l.Name, "label": l.Label} {
 		if !utf8.ValidString(text) {
@@ -148,7 +148,7 @@ func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Sign
 	}
 }
 
-func (l Locked) notFound(err error, out io.Writer) error {
+func notFound(err error, out io.Writer) error {
 	fmt.Fprintf(out, "lockbench: %v\n", err)
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EISDIR) {
 		return StatusError(126)

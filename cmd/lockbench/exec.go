@@ -17,7 +17,7 @@ func execCommand() *cobra.Command {
 		Long: `exec runs a program, hands signals on to it, and reaps what it leaves behind.
 When the program has ended, also by SIGKILL, exec stays until the plugins of
 that program have released its locks, and ends with the program's status: 128 +
-n when signal n ended it.
+n when signal n ended it, 126 or 127 when it could not be run.
 
 When the first process of a container ends, the kernel kills all others at once.
 An application that is the first process itself takes its plugins with it, and

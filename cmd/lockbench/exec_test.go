@@ -41,7 +41,7 @@ func TestExecHandsTheStatusOn(t *testing.T) {
 		}
 	}
 	ends(t, exitUsage, "needs a program", "exec")
-	ends(t, exitEnvironment, "no-such-program", "exec", "--", "no-such-program")
+	ends(t, 127, "no-such-program", "exec", "--", "no-such-program")
 }
 
 // container is an application that holds a lock and runs in a PID namespace, as in a container.
