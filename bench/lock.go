@@ -150,10 +150,10 @@ func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Sign
 
 func notFound(err error, out io.Writer) error {
 	fmt.Fprintf(out, "lockbench: %v\n", err)
-	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EISDIR) {
-		return StatusError(126)
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return StatusError(127)
 	}
-	return StatusError(127)
+	return StatusError(126)
 }
 
 // hostAndPid returns the host name and the id of this process. The user started this process, but

@@ -279,25 +279,36 @@ func TestKilledAtOnce(t *testing.T) {
 	}
 }
 
-// If the keeper (the lock's holder) is killed at its grant, lockbench must free the lock.
+// If a keeper is killed at its grant, lockbench must free the lock. If a keeper is killed while it
+// waits, the holder must keep its lease.
 func TestKeeperKilledAtItsGrant(t *testing.T) {
 	g := startGuarded(t)
-	for i := range 5 * rounds() {
+	for i := range 6 * rounds() {
 		name := fmt.Sprintf("grant%d", i)
-		cmd := g.command("exec sleep 600", "lock", "redis", name, "--ttl", "50s")
-		start(t, cmd)
-		held := func() bool {
+		inspect := func() core.Holder {
 			h, err := g.rival.Inspect(t.Context(), name)
-			return err == nil && h.Held()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h
 		}
-		for end := time.Now().Add(timeout); !held() && time.Now().Before(end); {
+		killed := func(when func() bool, words ...string) {
+			cmd := g.command("exec sleep 600", append(words, "--ttl", "50s")...)
+			start(t, cmd)
+			for end := time.Now().Add(timeout); !when() && time.Now().Before(end); {
+			}
+			if err := proc.Kill(keeperOf(t, cmd)); err != nil {
+				t.Fatal(err)
+			}
+			if state := ended(t, cmd); state.ExitCode() != 79 {
+				t.Errorf("round %d: %v", i, state)
+			}
 		}
-		if err := proc.Kill(proc.Children(cmd.Process.Pid)[0]); err != nil {
-			t.Fatal(err)
+		killed(func() bool { return inspect().Held() }, [][]string{{"lock", "redis", name}, {"lead", "redis", name}, {"lock", "redis", name, "--tick", "1h"}}[i%3]...)
+		if h := inspect(); h.Held() {
+			t.Errorf("round %d: held by %v", i, h)
 		}
-		if state := ended(t, cmd); state.ExitCode() != 79 || held() {
-			t.Errorf("round %d: %v, and the lock is held: %t", i, state, held())
-		}
+		g.acquire(t, name, func() { killed(func() bool { return inspect().Waiters > 0 }, "lock", "redis", name) })
 	}
 }
 

@@ -240,8 +240,11 @@ func (j *Job) mark(at time.Time) (*core.Lock, error) {
 func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) error {
 	at, late := j.due()
 	if at.IsZero() {
-		return j.wrap(fmt.Errorf("%w: none was due in the %v before %s, the next is due at %s",
-			ErrLate, late, j.now().Format(time.RFC3339), j.next(j.now()).Format(time.RFC3339)))
+		err := fmt.Errorf("%w: none was due in the %v before %s", ErrLate, late, j.now().Format(time.RFC3339))
+		if next := j.next(j.now()); !next.IsZero() {
+			err = fmt.Errorf("%w, the next is due at %s", err, next.Format(time.RFC3339))
+		}
+		return j.wrap(err)
 	}
 	for d := -j.age(at); d > 0; d = -j.age(at) {
 		if !sleep(ctx, min(d, nap)) {

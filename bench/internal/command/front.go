@@ -195,12 +195,12 @@ func (f *front) replace() End {
 	// to remove its directory from a slow disk. The deferred kill ends the plugin if it still runs.
 	defer tree{func() int { return 0 }}.kill()
 	tree{f.plugin.running}.kill()
-	e := End{Kind: Lost, Reason: fmt.Sprintf("the process that kept %q was killed, and with it the command", f.spec.Name)}
+	e := End{Kind: Lost, Reason: fmt.Sprintf("the process that kept %q, or waited for it, was killed, and with it the command", f.spec.Name)}
 	if f.spec.AtLeast > 0 {
 		return e
 	}
 	if err := f.free(); err != nil {
-		e.Reason += fmt.Sprintf("; the lock is free when its TTL is over: %v", err)
+		e.Reason += fmt.Sprintf("; if it had the lock, that is free when its TTL is over: %v", err)
 	}
 	return e
 }

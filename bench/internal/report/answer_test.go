@@ -116,8 +116,8 @@ func TestTTLAdviceForMany(t *testing.T) {
 	for _, c := range reported(t, cells).ttlChoices() {
 		got = append(got, c.Need+": "+c.Take[0])
 	}
-	if want := []string{"the shortest TTL for redis, for up to 100 leases of a host: 100ms", "the shortest TTL for redis, for up to 1,000 leases of a host: 1s"}; !slices.Equal(got, slices.Repeat(want, 2)) {
-		t.Errorf("got %q, want %q twice", got, want)
+	if want := []string{"the shortest TTL for redis, for up to 100 leases of a host: 100ms", "the shortest TTL for redis, for up to 1,000 leases of a host: 1s"}; !slices.Equal(got, append(want[:1:1], want...)) {
+		t.Errorf("got %q, want %q after the first of them", got, want)
 	}
 }
 

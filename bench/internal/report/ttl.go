@@ -143,7 +143,7 @@ const manyLeases = 1000
 
 // ttlChoices advises, for each backend and number of clients, the shortest TTL above the longest
 // unsound TTL (see soundShare). It also describes shorter TTLs, down to the longest that lost a
-// lease. If a host cannot renew manyLeases leases of this TTL, it also advises a longer TTL.
+// lease. For the largest number of clients, it may also advise a longer TTL, for manyLeases leases.
 func (r Report) ttlChoices() (out []choice) {
 	rows := filter(r.ttlRows(near(r.of(ttlScenario))), func(t ttlRow) bool { return r.candidate(t.Subject) })
 	for _, g := range groups(rows, func(t ttlRow) [2]any { return [2]any{t.Name, t.clients} }) {
@@ -159,12 +159,12 @@ func (r Report) ttlChoices() (out []choice) {
 			}
 		}
 		if at == len(g.all) {
-			out = append(out, choice{Need: "the shortest TTL for " + g.all[0].Name, Measured: "none of those that were tried", Others: strings.Join(others, ". ")})
+			out = append(out, choice{Need: fmt.Sprintf("the shortest TTL for %s, with %s", g.all[0].Name, plural(g.all[0].clients, "client")), Measured: "none of those that were tried", Others: strings.Join(others, ". ")})
 			continue
 		}
 		out = append(out, g.all[at].choice(g.all, others))
 		many := slices.IndexFunc(g.all, func(t ttlRow) bool { return leasesFor(g.all, t.ttl) >= manyLeases })
-		if many > at {
+		if many > at && !slices.ContainsFunc(rows, func(t ttlRow) bool { return t.Name == g.all[0].Name && t.clients > g.all[0].clients }) {
 			out = append(out, g.all[many].choice(g.all, nil))
 		}
 	}
