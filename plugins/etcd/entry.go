@@ -18,6 +18,7 @@ type entry struct {
 	name, owner, label string
 
 	key        string
+	value      []byte          // what a waiting entry was put with, to recognize it while rev is 0
 	rev        int64           // the key's create revision; 0 until it is known
 	generation *txn.Generation // the generation that rev belongs to
 	lease      *lease          // the lease that the key is on, as far as this process knows

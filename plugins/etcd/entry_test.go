@@ -175,6 +175,24 @@ func TestWithdrawOfOneOnly(t *testing.T) {
 	must(t, stranger.Release(t.Context(), third)) // a read of the lock, then the release
 }
 
+// TestWithdrawOfAnUnknownPut withdraws an owner whose put has no answer yet, after the key went to
+// another owner, as it does when the put fails. The withdrawal must not delete that owner's entry.
+func TestWithdrawOfAnUnknownPut(t *testing.T) {
+	s := start(t, nil)
+	b := connect(t, on(s))
+	l, err := b.leases.get(t.Context(), b.leases.forWaiting())
+	must(t, err)
+	first := b.table.newWaiting(lock("jobs", "first"), l, 0, time.Now())
+	b.table.mu.Lock()
+	delete(b.table.keys, first.key)
+	b.table.mu.Unlock()
+	must(t, backendtest.Err(b.Wait(t.Context(), lock("jobs", "next"), time.Millisecond)))
+	must(t, b.Withdraw(t.Context(), "jobs", "first"))
+	if h, err := b.Inspect(t.Context(), "jobs"); err != nil || h.Owner != "next" {
+		t.Errorf("held by %q, %v", h.Owner, err)
+	}
+}
+
 // A withdrawal must delete an entry behind many others, even if the entry's put got no answer.
 func TestWithdrawBehindMany(t *testing.T) {
 	s := start(t, nil)
@@ -187,7 +205,7 @@ func TestWithdrawBehindMany(t *testing.T) {
 	l, err := b.leases.get(t.Context(), b.leases.forWaiting())
 	must(t, err)
 	e := b.table.newWaiting(lock("jobs", "a"), l, 0, time.Now())
-	_, err = operator.Put(t.Context(), e.key, string(record{owner: "a"}.encode()))
+	_, err = operator.Put(t.Context(), e.key, string(e.value))
 	must(t, err)
 	must(t, b.Withdraw(t.Context(), "jobs", "a"))
 	if kvs, err := operator.Get(t.Context(), e.key); err != nil || kvs.Count != 0 {

@@ -109,8 +109,8 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 	switch {
 	case put:
 		s.In, s.Req.Success = known.generation, append(s.Req.Success, txn.When(txn.At(known.key, known.rev), txn.Delete(known.key)))
-	case known != nil && known.key != t.space.free(name): // a key that only this owner has
-		s.Req.Success = append(s.Req.Success, txn.Delete(known.key))
+	case known != nil && known.key != t.space.free(name): // its put may fail, and another owner of this process use the key
+		s.Req.Success = append(s.Req.Success, txn.When(txn.HasValue(known.key, known.value), txn.Delete(known.key)))
 	}
 	last := s
 	answered := func() {

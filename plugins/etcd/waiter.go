@@ -215,7 +215,11 @@ func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time
 	default:
 		return nil
 	}
-	e := &entry{name: r.Name, owner: r.Owner, label: r.Label, lease: l}
+	rec := record{owner: r.Owner, label: r.Label}
+	if len(r.Value) <= maxWaitingValue {
+		rec.value = r.Value
+	}
+	e := &entry{name: r.Name, owner: r.Owner, label: r.Label, value: rec.encode(), lease: l}
 	for e.key == "" || t.keys[e.key] != nil {
 		e.key = t.space.waiting(r.Name, t.self+strconv.Itoa(number))
 		number++
@@ -244,14 +248,10 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 			t.unpin(e, nil)
 		}
 	}()
-	rec := record{owner: r.Owner, label: r.Label}
-	if len(r.Value) <= maxWaitingValue {
-		rec.value = r.Value
-	}
-	tombstone, value := t.space.tombstone(r.Name, r.Owner), rec.encode()
-	s := &txn.Step{Name: r.Name, Size: len(value), Repeatable: true, Req: &pb.TxnRequest{
+	tombstone := t.space.tombstone(r.Name, r.Owner)
+	s := &txn.Step{Name: r.Name, Size: len(e.value), Repeatable: true, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.Absent(e.key), txn.Absent(tombstone)},
-		Success: []*pb.RequestOp{txn.Put(e.key, value, l.id), ahead(t.space, r.Name, 0, 3)},
+		Success: []*pb.RequestOp{txn.Put(e.key, e.value, l.id), ahead(t.space, r.Name, 0, 3)},
 		Failure: []*pb.RequestOp{txn.Range(&pb.RangeRequest{Key: []byte(e.key)}), txn.Exists(tombstone)},
 	}}
 	s.Done = func() bool {
