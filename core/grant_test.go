@@ -227,11 +227,10 @@ func TestOwnGrantIsHandedOver(t *testing.T) {
 // TestOwnGrantOfFixedLength checks that one renewal gives a lease with NoRenew its TTL.
 func TestOwnGrantOfFixedLength(t *testing.T) {
 	withOwn(t, func(t *testing.T, f *fake, c *Client) {
-		began := time.Now()
 		l := granted(t, f, c, &LockOptions{TTL: 2 * time.Second, NoRenew: true})
-		<-l.Done()
-		if took := time.Since(began); f.count("renew") != 1 || took != untilFirst+lifeOf(2*time.Second) {
-			t.Errorf("over after %v and %d renewals", took, f.count("renew"))
+		time.Sleep(untilFirst + lifeOf(2*time.Second) + time.Millisecond)
+		if late := time.Since(l.Deadline()); f.count("renew") != 1 || late != time.Millisecond-leadOf(2*time.Second) || !isDone(l.Done()) {
+			t.Errorf("%v past its deadline, over %t, after %d renewals", late, isDone(l.Done()), f.count("renew"))
 		}
 	})
 }

@@ -166,7 +166,7 @@ var handoverBugs = []struct {
 	},
 	{
 		name: "a fixed length is renewed for ever", file: "renew.go",
-		right: "l.due = never", does: true,
+		right: "l.due = never", wrong: "l.due = got.add(l.lock.opts.TTL / 3)", does: true,
 		caught: "TestOwnGrantOfFixedLength",
 	},
 	{

@@ -189,8 +189,8 @@ func TestHandOverThroughTheStore(t *testing.T) {
 		before        func(context.Context, string, driver.Request) error
 		held          time.Duration
 	}{
-		"less than half of the TTL": {first: plain, second: plain, before: stuck, held: 5 * time.Second},
-		"a renewal failed":          {first: plain, second: plain, before: failing, held: 4 * time.Second},
+		"less than half of the TTL": {first: plain, second: plain, before: stuck, held: maxAsk*5 + maxAsk/2},
+		"a renewal failed":          {first: plain, second: plain, before: failing, held: maxAsk*4 + maxAsk/2},
 		"another TTL":               {first: plain, second: with(func(o *LockOptions) { o.TTL = 11 * time.Second })},
 		"a value before":            {first: with(func(o *LockOptions) { o.Value = []byte{} }), second: plain},
 		"a value after":             {first: plain, second: with(func(o *LockOptions) { o.Value = []byte("v") })},

@@ -17,7 +17,7 @@ func TestRunCheckReport(t *testing.T) {
 	t.Chdir(t.TempDir())
 	s := redisServer(t, nil)
 	stdout, _ := ends(t, exitOK, "redislock|rueidislock|go-redis-pipelined|memory (plugin)|redis (plugin)|no appendonly|durable|acquire / redislock|redis-ping|plugin-call|4 clients|seed 7|safe:",
-		"run", "--quick", "--runs", "2", "--clients", "1,4", "--baselines", "--seed", "7",
+		"run", "--quick", "--runs", "2", "--clients", "1,4", "--baselines=redislock,rueidislock,go-redis-pipelined", "--seed", "7",
 		"--target", "redis="+s.Addr(), "-o", "out", "--plugin-dir", dir)
 	checkManifest(t)
 	t.Run("check", func(t *testing.T) {
