@@ -224,6 +224,18 @@ func descriptorLimit(pid int) string {
 	return "none"
 }
 
+func TestOverlappingDescriptorLimits(t *testing.T) {
+	if noDescriptorLimit != "" {
+		t.Skip(noDescriptorLimit)
+	}
+	want := descriptorLimit(os.Getpid())
+	first, err := limitDescriptors(os.Getpid(), 500)
+	second, again := limitDescriptors(os.Getpid(), 400)
+	if err := errors.Join(err, again, first(), second()); err != nil || descriptorLimit(os.Getpid()) != want {
+		t.Errorf("%s instead of %s, %v", descriptorLimit(os.Getpid()), want, err)
+	}
+}
+
 // loops returns the files in /proc of the busy loops that the action starve has started.
 func loops() []string {
 	var found []string

@@ -11,7 +11,8 @@ import (
 const noDescriptorLimit = ""
 
 // limitDescriptors limits the number of open file descriptors of the process pid to the number that
-// is open now, plus spare. The restore function sets the old limit again.
+// is open now, plus spare. The restore function sets the hard limit, as a Go process does at its
+// start, because the limit before may be that of another action, which ends earlier.
 func limitDescriptors(pid, spare int) (restore func() error, err error) {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
@@ -22,8 +23,7 @@ func limitDescriptors(pid, spare int) (restore func() error, err error) {
 		return nil, err
 	}
 	now := before
-	// The hard limit stays, because only root could raise it again.
-	now.Cur = uint64(len(open) + spare)
+	now.Cur, before.Cur = uint64(len(open)+spare), before.Max
 	restore = func() error { return errOf(unix.Prlimit(pid, unix.RLIMIT_NOFILE, &before, nil)) }
 	return restore, errOf(unix.Prlimit(pid, unix.RLIMIT_NOFILE, &now, nil))
 }
