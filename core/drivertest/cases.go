@@ -50,9 +50,8 @@ func (c Case) limit() time.Duration {
 // Cases returns all cases, ordered by rule.
 func Cases() []Case {
 	all := slices.Concat(
-		ownerCases(), deadlineCases(), doneCases(), renewalCases(), tokenCases(), releaseCases(), pluginCases(), hostCases(),
-		acquireCases(), refusalCases(), withdrawCases(), waitCases(), grantedCases(), queueCases(), handoverCases(), nameCases(), ttlCases(), outageCases(),
-		electionCases(), observeCases(),
+		deadlineCases(), renewalCases(), tokenCases(), releaseCases(), processCases(), refusalCases(), withdrawCases(),
+		waitCases(), grantedCases(), queueCases(), nameCases(), outageCases(), electionCases(), observeCases(),
 	)
 	for i, c := range all {
 		all[i].Rule, _, _ = strings.Cut(c.Name, " ")
@@ -121,6 +120,20 @@ func (h *Harness) lacks(needs []Need) (Outcome, string) {
 		}
 	}
 	return 0, ""
+}
+
+// The function when is for an Excuse. It returns the reason if the backend is excused.
+func when(excused bool, reason string) string {
+	if excused {
+		return reason
+	}
+	return ""
+}
+
+func needsCapability(capability driver.Capability) func(driver.Properties) string {
+	return func(p driver.Properties) string {
+		return when(!slices.Contains(p.Capabilities, capability), "capability "+string(capability)+" is not declared")
+	}
 }
 
 // Outcome is the result of a case or a rule.

@@ -44,7 +44,7 @@
 //   - wait.go, queue.go and grant.go check waits, order, hand-over, and grants to waiters
 //   - refusal.go and name.go check owners, refusals, names and TTLs
 //   - token.go, release.go, renewal.go and withdraw.go check the life of a grant
-//   - deadline.go and done.go check when a lease ends
+//   - deadline.go checks when a lease ends
 //   - election.go and observe.go check candidates, their terms, and observers
-//   - outage.go, plugin.go and host.go freeze or kill a store, a plugin or a host
+//   - outage.go and process.go freeze or kill a store, a plugin or a host
 package drivertest

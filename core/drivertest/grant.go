@@ -13,6 +13,7 @@ import (
 
 // grantedCases returns cases for stores that grant a lock to a waiter without a TryAcquire.
 func grantedCases() []Case {
+	ofHost := func(p driver.Properties) string { return cmp.Or(oneHost(p), diesWithPlugin(p), wakesOnly(p)) }
 	return []Case{
 		{
 			Name: "K4 a wake-up may carry a grant, which ends for its waiter first",
@@ -39,23 +40,19 @@ the first span, not after its TTL.`,
 			Name: "K4 a waiting host that is frozen costs the first span",
 			Explain: `A host is frozen while it waits, and its plugin goes on. No process asks the store for that host: the lock that was granted
 to it is free after the first span, also where the host would ask before it uses it, as with AtLeast.`,
-			Needs: []Need{NeedHost},
-			Excuse: func(p driver.Properties) string {
-				return cmp.Or(oneHost(p), diesWithPlugin(p), wakesOnly(p))
-			},
-			Alone: true,
-			Run:   frozenCosts,
+			Needs:  []Need{NeedHost},
+			Excuse: ofHost,
+			Alone:  true,
+			Run:    frozenCosts,
 		},
 		{
 			Name: "K4 a waiter that gives no sign of life is passed over",
 			Explain: `A waiter whose host and plugin are gone for seconds is dropped from the queue at the next release: the lock goes to the
 waiter behind it at once.`,
-			Needs: []Need{NeedHost},
-			Excuse: func(p driver.Properties) string {
-				return cmp.Or(oneHost(p), diesWithPlugin(p), wakesOnly(p))
-			},
-			Alone: true,
-			Run:   passedOver,
+			Needs:  []Need{NeedHost},
+			Excuse: ofHost,
+			Alone:  true,
+			Run:    passedOver,
 		},
 		{
 			Name: "K4 a withdrawal undoes a grant on its way",
@@ -68,10 +65,7 @@ the place in the queue, and the next waiter is granted the lock.`,
 }
 
 func wakesOnly(p driver.Properties) string {
-	if p.FirstSpan == 0 {
-		return "the store only wakes waiters"
-	}
-	return ""
+	return when(p.FirstSpan == 0, "the store only wakes waiters")
 }
 
 // span returns the longest lifetime of a grant that the store makes to a waiter of the backend b.

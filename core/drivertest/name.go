@@ -31,6 +31,12 @@ percent sign are different locks, and each is shown as it was given.`,
 			Excuse:  needsCapability(driver.CapAdmin),
 			Run:     listPrefix,
 		},
+		{
+			Name: "K7 no TTL is rounded",
+			Explain: `The store keeps the TTL that was asked for, to the step that the properties state: one that is silently rounded up
+blocks others for longer than agreed, one that is rounded down loses the lease.`,
+			Run: keptTTLs,
+		},
 	}
 }
 
@@ -139,17 +145,6 @@ func listPrefix(t T, h *Harness) {
 	})
 	if err != nil || seen != 3 {
 		t.Errorf("List was told to stop at 3: it showed %d, %v", seen, err)
-	}
-}
-
-func ttlCases() []Case {
-	return []Case{
-		{
-			Name: "K7 no TTL is rounded",
-			Explain: `The store keeps the TTL that was asked for, to the step that the properties state: one that is silently rounded up
-blocks others for longer than agreed, one that is rounded down loses the lease.`,
-			Run: keptTTLs,
-		},
 	}
 }
 

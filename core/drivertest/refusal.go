@@ -36,6 +36,24 @@ released or have expired.`,
 none.`,
 			Run: inspectHolder,
 		},
+		{
+			Name: "L1 every grant has an owner of its own",
+			Explain: `The owner is a random id made in core before the first byte is sent, one per grant, and the store keeps that very
+id: whatever cleans up after a lost reply, a crash or a restart has nothing else to go by.`,
+			Run: ownOwner,
+		},
+		{
+			Name: "L1 a holder that asks again is refused and not renewed",
+			Explain: `TryAcquire by the owner that holds the lock is answered as anybody's is. A store that takes it for a renewal, or
+grants it again, has two grants under one owner, and the release of one frees the other.`,
+			Run: askAgain,
+		},
+		{
+			Name: "L1 a lock is not reentrant",
+			Explain: `A host that holds a lock is refused the same lock, whatever label and process it shares with the holder: two
+goroutines of one host exclude each other as two hosts do.`,
+			Run: notReentrant,
+		},
 	}
 }
 
@@ -165,29 +183,6 @@ func inspectHolder(t T, h *Harness) {
 	})
 	if err != nil {
 		t.Errorf("Inspect of a free lock: %v", err)
-	}
-}
-
-func ownerCases() []Case {
-	return []Case{
-		{
-			Name: "L1 every grant has an owner of its own",
-			Explain: `The owner is a random id made in core before the first byte is sent, one per grant, and the store keeps that very
-id: whatever cleans up after a lost reply, a crash or a restart has nothing else to go by.`,
-			Run: ownOwner,
-		},
-		{
-			Name: "L1 a holder that asks again is refused and not renewed",
-			Explain: `TryAcquire by the owner that holds the lock is answered as anybody's is. A store that takes it for a renewal, or
-grants it again, has two grants under one owner, and the release of one frees the other.`,
-			Run: askAgain,
-		},
-		{
-			Name: "L1 a lock is not reentrant",
-			Explain: `A host that holds a lock is refused the same lock, whatever label and process it shares with the holder: two
-goroutines of one host exclude each other as two hosts do.`,
-			Run: notReentrant,
-		},
 	}
 }
 

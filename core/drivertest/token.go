@@ -3,7 +3,6 @@ package drivertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -14,8 +13,8 @@ const whyTokensRise = `The token of a grant is higher than every earlier one of 
 can refuse the writes of holders that were paused. One that repeats or goes back lets a stale write through.`
 
 func tokenCases() []Case {
-	over := func(name string, run func(T, *Harness)) Case {
-		return Case{Name: "L6 tokens rise over " + name, Explain: whyTokensRise, Run: run}
+	over := func(name string, run func(T, *Harness), excuse func(driver.Properties) string, needs ...Need) Case {
+		return Case{Name: "L6 tokens rise over " + name, Explain: whyTokensRise, Needs: needs, Excuse: excuse, Run: run}
 	}
 	return []Case{
 		{
@@ -24,37 +23,25 @@ func tokenCases() []Case {
 the sum has to fit a column of 64 bits.`,
 			Run: tokensAsClaimed,
 		},
-		over("release", rising(40, lastingTTL, func(t T, _ *Harness, a *attempt, _ driver.Backend) { a.mustRelease(t) })),
-		over("expiry", rising(2, 50*time.Millisecond, expires)),
-		over("withdrawal", rising(10, lastingTTL, func(t T, _ *Harness, a *attempt, _ driver.Backend) { a.withdraw(t) })),
-		withExcuse(over("break", rising(10, lastingTTL, isBroken)), needsCapability(driver.CapAdmin)),
+		over("release", rising(40, lastingTTL, func(t T, _ *Harness, a *attempt, _ driver.Backend) { a.mustRelease(t) }), nil),
+		over("expiry", rising(2, 50*time.Millisecond, expires), nil),
+		over("withdrawal", rising(10, lastingTTL, func(t T, _ *Harness, a *attempt, _ driver.Backend) { a.withdraw(t) }), nil),
+		over("break", rising(10, lastingTTL, isBroken), needsCapability(driver.CapAdmin)),
 		{
 			Name: "L6 a token is minted with its grant",
 			Explain: `The token is minted in the same atomic step as the grant. Minted apart, two contenders come by tokens in one order
 and by the lock in the other, and the later holder is refused by the resource.`,
 			Run: mintedWithGrant,
 		},
-		withNeeds(over("a crash of the store that keeps its data", func(t T, h *Harness) { risingOverRestart(t, h, true) }), NeedStore),
-		withExcuse(withNeeds(over("a restart of the store without its data", func(t T, h *Harness) { risingOverRestart(t, h, false) }), NeedStore), followsData),
+		over("a crash of the store that keeps its data", risingOverRestart(true), nil, NeedStore),
+		over("a restart of the store without its data", risingOverRestart(false), followsData, NeedStore),
 	}
 }
 
 // followsData is an Excuse for backends whose tokens may fall when the store loses its data.
 func followsData(p driver.Properties) string {
-	if p.Fencing == driver.FencingStrict || p.TimedTokens {
-		return ""
-	}
-	return fmt.Sprintf("%s tokens that are no times are as durable as the store's data", p.Fencing)
-}
-
-func withExcuse(c Case, excuse func(driver.Properties) string) Case {
-	c.Excuse = excuse
-	return c
-}
-
-func withNeeds(c Case, needs ...Need) Case {
-	c.Needs = needs
-	return c
+	durable := p.Fencing == driver.FencingStrict || p.TimedTokens
+	return when(!durable, string(p.Fencing)+" tokens that are no times are as durable as the store's data")
 }
 
 func tokensAsClaimed(t T, h *Harness) {
@@ -147,15 +134,17 @@ func mintedWithGrant(t T, h *Harness) {
 	}
 }
 
-func risingOverRestart(t T, h *Harness, keepData bool) {
-	b := h.Open(t)
-	a := h.attempt(b, "jobs", h.ttl(100*time.Millisecond)).must(t)
-	h.Store.Stop(t)
-	h.Store.Start(t, keepData)
-	var next *attempt
-	eventually(t, a.TTL+h.late()+20*time.Second, "the lock is granted after the restart", func() bool {
-		next = h.attempt(b, "jobs", h.lasting().TTL)
-		return next.try(t) == nil
-	})
-	h.wantHigher(t, next.Token, a.Token)
+func risingOverRestart(keepData bool) func(T, *Harness) {
+	return func(t T, h *Harness) {
+		b := h.Open(t)
+		a := h.attempt(b, "jobs", h.ttl(100*time.Millisecond)).must(t)
+		h.Store.Stop(t)
+		h.Store.Start(t, keepData)
+		var next *attempt
+		eventually(t, a.TTL+h.late()+20*time.Second, "the lock is granted after the restart", func() bool {
+			next = h.attempt(b, "jobs", h.lasting().TTL)
+			return next.try(t) == nil
+		})
+		h.wantHigher(t, next.Token, a.Token)
+	}
 }

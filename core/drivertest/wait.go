@@ -48,6 +48,18 @@ unused for a second. While nothing happens to the lock it is silent, as each cal
 			Excuse: needsCapability(driver.CapNotifier),
 			Run:    notifies,
 		},
+		{
+			Name: "K1 acquire waits for the release",
+			Explain: `Acquire goes on until the lock is granted: not before its holder, in another host, has released it, and soon
+after.`,
+			Run: waitsForRelease,
+		},
+		{
+			Name: "K1 acquire ends with its ctx",
+			Explain: `Acquire ends when its ctx does, with an error that satisfies errors.Is for ctx.Err(). It then owns nothing and stands
+in no other client's way.`,
+			Run: endsWithCtx,
+		},
 	}
 }
 
@@ -228,23 +240,6 @@ func hinted(t T, a *attempt, wait func() (over bool)) {
 		}
 	}
 	t.Errorf("%d waits for a held lock were woken, though its holder did not release it", most)
-}
-
-func acquireCases() []Case {
-	return []Case{
-		{
-			Name: "K1 acquire waits for the release",
-			Explain: `Acquire goes on until the lock is granted: not before its holder, in another host, has released it, and soon
-after.`,
-			Run: waitsForRelease,
-		},
-		{
-			Name: "K1 acquire ends with its ctx",
-			Explain: `Acquire ends when its ctx does, with an error that satisfies errors.Is for ctx.Err(). It then owns nothing and stands
-in no other client's way.`,
-			Run: endsWithCtx,
-		},
-	}
 }
 
 func waitsForRelease(t T, h *Harness) {
