@@ -38,15 +38,6 @@ type Case struct {
 	Run   func(t T, h *Harness)
 }
 
-func (c Case) alone() bool { return c.Alone || slices.Contains(c.Needs, NeedStore) }
-
-func (c Case) limit() time.Duration {
-	if c.Limit == 0 {
-		return time.Minute
-	}
-	return c.Limit
-}
-
 // Cases returns all cases, ordered by rule.
 func Cases() []Case {
 	all := slices.Concat(
@@ -149,17 +140,7 @@ const (
 
 // String returns "pass", "fail", "n/a" or "not run".
 func (o Outcome) String() string {
-	switch o {
-	case Pass:
-		return "pass"
-	case Fail:
-		return "fail"
-	case NA:
-		return "n/a"
-	case NotRun:
-		return "not run"
-	}
-	return fmt.Sprintf("Outcome(%d)", int(o))
+	return [...]string{Pass: "pass", Fail: "fail", NA: "n/a", NotRun: "not run"}[o]
 }
 
 // CaseResult is the result of one case.
@@ -184,40 +165,26 @@ type RuleResult struct {
 // String returns one line with the rule and the outcome and, if that is not a pass, the reason.
 func (r RuleResult) String() string {
 	line := fmt.Sprintf("%-3s %-8s%s", r.Rule.ID, r.Outcome, r.Rule.Title)
-	switch r.Outcome {
-	case Fail:
-		return line + ": " + strings.Join(r.names(Fail), "; ")
-	case NA, NotRun:
-		return line + ": " + r.reason()
+	var names, reasons []string
+	for _, c := range r.Cases {
+		if c.Outcome == r.Outcome {
+			names, reasons = append(names, c.Case.Name), append(reasons, c.Reason)
+		}
+	}
+	switch {
+	case r.Outcome == Fail:
+		return line + ": " + strings.Join(names, "; ")
+	case r.Outcome != Pass && len(reasons) > 0:
+		return line + ": " + reasons[0]
 	}
 	return line
 }
 
-func (r RuleResult) names(o Outcome) []string {
-	var names []string
-	for _, c := range r.Cases {
-		if c.Outcome == o {
-			names = append(names, c.Case.Name)
-		}
-	}
-	return names
-}
-
-func (r RuleResult) reason() string {
-	for _, c := range r.Cases {
-		if c.Outcome == r.Outcome {
-			return c.Reason
-		}
-	}
-	return ""
-}
-
 func judge(rule Rule, cases []CaseResult) RuleResult {
-	badness := map[Outcome]int{NA: 0, Pass: 1, NotRun: 2, Fail: 3}
 	sum := RuleResult{Rule: rule, Outcome: NA, Cases: cases}
-	for _, c := range cases {
-		if badness[c.Outcome] > badness[sum.Outcome] {
-			sum.Outcome = c.Outcome
+	for _, o := range []Outcome{Pass, NotRun, Fail} { // the worst is the last
+		if slices.ContainsFunc(cases, func(c CaseResult) bool { return c.Outcome == o }) {
+			sum.Outcome = o
 		}
 	}
 	return sum

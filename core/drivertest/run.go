@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +24,7 @@ type suite struct {
 	mk    func(T) *Harness
 	props driver.Properties
 	slots chan struct{}
-	// turn holds a value while a case that must run alone takes all slots one by one. Without turn,
-	// two such cases could each take some slots and wait for each other for ever.
-	turn chan struct{}
+	turn  chan struct{} // holds a value while a case takes its slots, so that one case can get all of them
 }
 
 func makeSuite(mk func(T) *Harness) *suite {
@@ -52,14 +51,14 @@ func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 // enter waits until the case c may run. When c has ended, the caller must call the function leave.
 func (s *suite) enter(c Case) (leave func()) {
 	n := 1
-	if c.alone() {
+	if c.Alone || slices.Contains(c.Needs, NeedStore) {
 		n = cap(s.slots)
-		s.turn <- struct{}{}
-		defer func() { <-s.turn }()
 	}
+	s.turn <- struct{}{}
 	for range n {
 		s.slots <- struct{}{}
 	}
+	<-s.turn
 	return func() {
 		for range n {
 			<-s.slots
@@ -101,7 +100,7 @@ func (s *suite) run(ctx context.Context, c Case) CaseResult {
 // undecided says so. r.Outcome is Fail if c failed in a way that no stall explains.
 func (s *suite) try(ctx context.Context, c Case) (r CaseResult, undecided string) {
 	r, t := CaseResult{Case: c, Outcome: Pass}, newTrial(ctx)
-	passed, undecided, log := t.run(c.limit(), func() {
+	passed, undecided, log := t.run(cmp.Or(c.Limit, time.Minute), func() {
 		h := s.mk(t)
 		h.props = s.props
 		t.watch(h)
@@ -181,11 +180,15 @@ func Conform(ctx context.Context, mk func(T) *Harness, report func(RuleResult)) 
 		results[i] = make(chan CaseResult, 1)
 		go func() { results[i] <- s.run(ctx, c) }()
 	}
-	byRule := map[string][]CaseResult{}
-	for i, c := range cases {
-		byRule[c.Rule] = append(byRule[c.Rule], <-results[i])
-		if last := i+1 == len(cases) || cases[i+1].Rule != c.Rule; last && ctx.Err() == nil {
-			report(judge(ruleOf(c.Rule), byRule[c.Rule]))
+	for _, rule := range Rules() {
+		var of []CaseResult
+		for i, c := range cases {
+			if c.Rule == rule.ID {
+				of = append(of, <-results[i])
+			}
+		}
+		if ctx.Err() == nil {
+			report(judge(rule, of))
 		}
 	}
 	return ctx.Err()
