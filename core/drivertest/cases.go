@@ -35,7 +35,7 @@ type Case struct {
 	Alone bool
 	// Limit is the time after which the case counts as hanging. Zero means 60 s.
 	Limit time.Duration
-	Run   func(t T, h *Harness)
+	Run   func(t T, h *Harness) // called by [Run] and [Conform] only
 }
 
 // Cases returns all cases, ordered by rule.

@@ -30,13 +30,10 @@ type held interface {
 type hook func(held) held
 
 func (k hook) apply(l held, err error) (held, error) {
-	switch {
-	case err != nil:
-		return nil, err
-	case k != nil:
-		return k(l), nil
+	if err != nil || k == nil {
+		return l, err
 	}
-	return l, nil
+	return k(l), nil
 }
 
 // client uses the backend through core, as an application does.
@@ -76,7 +73,7 @@ func (h *Harness) clientOn(t T, b driver.Backend) *client {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
 		defer cancel()
 		_ = c.Close(ctx) // an error is no failure: the case may have broken the backend
-		if f, ok := t.(interface{ Failed() bool }); ok && f.Failed() {
+		if t.(*trial).Failed() {
 			c.logEvents(t)
 		}
 	})
@@ -92,12 +89,8 @@ func (c *client) record(e core.Event) {
 func (c *client) logEvents(t T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	const most = 30
-	if over := len(c.events) - most; over > 0 {
-		t.Logf("client %p: %d earlier events are left out", c, over)
-		c.events = c.events[over:]
-	}
-	for _, e := range c.events {
+	t.Logf("client %p: %d events, of which the last are:", c, len(c.events))
+	for _, e := range c.events[max(0, len(c.events)-30):] {
 		t.Logf("client %p: %s %v %q token %d owner %s: %v", c, e.Time.Format("05.000"), e.Kind, e.Name, e.Token, e.Owner, e.Err)
 	}
 }

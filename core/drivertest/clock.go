@@ -69,24 +69,17 @@ func throughout(t T, d time.Duration, wrong func() string) {
 }
 
 func pause(t T, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-t.Context().Done():
 		t.Fatalf("the case was ended: %v", t.Context().Err())
 	}
 }
 
 // awaitDone waits until Done closes. The case fails if Done closes more than tolerance after the
-// last deadline of l, if l is valid after that deadline, or if Err is nil after Done.
-func awaitDone(t T, l held, limit time.Duration) {
-	t.Helper()
-	awaitDoneOr(t, l, limit, func() bool { return false })
-}
-
-// awaitDoneOr is like awaitDone, but also returns if l is valid and saved returns true.
-func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
+// last deadline of l, if l is valid after that deadline, or if Err is nil after Done. If saved is
+// not nil, awaitDone also returns if l is valid and saved returns true.
+func awaitDone(t T, l held, limit time.Duration, saved func() bool) {
 	t.Helper()
 	deadline := l.Deadline()
 	poll := time.NewTicker(pollEvery)
@@ -106,7 +99,7 @@ func awaitDoneOr(t T, l held, limit time.Duration, saved func() bool) {
 			if over := now.Sub(deadline); over > 0 && valid {
 				t.Errorf("Valid %v after the deadline", over)
 			}
-			if valid && saved() {
+			if valid && saved != nil && saved() {
 				return
 			}
 			if ran(t, start, now) > limit {
@@ -130,10 +123,7 @@ type heartbeat interface {
 // The function ran returns how long this process ran, without stalls, between the two given times.
 // Use it to check that an operation takes no longer than allowed.
 func ran(t T, from, to time.Time) time.Duration {
-	if x, ok := t.(*trial); ok {
-		return to.Sub(from) - x.heartbeat.Stalled(from, to)
-	}
-	return to.Sub(from)
+	return to.Sub(from) - t.(*trial).heartbeat.Stalled(from, to)
 }
 
 func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now()) }
@@ -151,11 +141,10 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 func mistimed(t T, d time.Duration, format string, args ...any) {
 	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
-	if x, ok := t.(*trial); ok {
-		what += x.after()
-		if stalled := x.heartbeat.Stalled(now.Add(-d), now); stalled > max(tolerance, d/stallShare) {
-			x.leaveOpen("this process stalled for %v of the last %v: %s", stalled, d, what)
-		}
+	x := t.(*trial)
+	what += x.after()
+	if stalled := x.heartbeat.Stalled(now.Add(-d), now); stalled > max(tolerance, d/stallShare) {
+		x.leaveOpen("this process stalled for %v of the last %v: %s", stalled, d, what)
 	}
 	t.Fatalf("%s", what)
 }
@@ -180,23 +169,18 @@ func staysAlive(t T, d, ttl time.Duration, all ...held) {
 
 // The result ok is false if this process has run for the duration limit and c has yielded no value.
 func receive[V any](t T, c <-chan V, limit time.Duration) (v V, ok bool) {
-	for start := time.Now(); ; {
-		left := limit - ranSince(t, start)
-		timer := time.NewTimer(max(0, left))
-		select {
-		case v = <-c:
-			timer.Stop()
-			return v, true
-		case <-timer.C:
-		}
-		if left > 0 {
-			continue // the process has stalled
-		}
+	start := time.Now()
+	for left := limit; left > 0; left = limit - ranSince(t, start) { // more than once after a stall
 		select {
 		case v = <-c:
 			return v, true
-		default:
-			return v, false
+		case <-time.After(left):
 		}
+	}
+	select {
+	case v = <-c:
+		return v, true
+	default:
+		return v, false
 	}
 }

@@ -112,7 +112,7 @@ func doneWhenFrozen(t T, h *Harness) {
 	o := core.LockOptions{TTL: h.ttl(2 * time.Second)}
 	l := c.mustTry(t, "jobs", o)
 	h.Store.Freeze(t)
-	awaitDone(t, l, o.TTL+2*time.Second)
+	awaitDone(t, l, o.TTL+2*time.Second, nil)
 }
 
 func doneWhenTaken(t T, h *Harness) {
@@ -121,7 +121,7 @@ func doneWhenTaken(t T, h *Harness) {
 	l := h.clientOn(t, bs[0]).mustTry(t, "jobs", o)
 	depose(t, h, bs[1], "jobs")
 	thief := h.attempt(bs[1], "jobs", h.lasting().TTL).must(t)
-	awaitDone(t, l, o.TTL/2+tolerance)
+	awaitDone(t, l, o.TTL/2+tolerance, nil)
 	wantCause(t, l, core.ErrTaken, core.ErrRevoked)
 	thief.wantHeldBy(t, "after the loss")
 }
@@ -140,7 +140,7 @@ func doneWhenBroken(t T, h *Harness) {
 		t.Fatalf("Break with the lease's token: %v", err)
 	}
 	after := cs[1].launch(t, "jobs", h.lasting()).granted(t, 2*time.Second)
-	awaitDone(t, l, o.TTL/2+tolerance)
+	awaitDone(t, l, o.TTL/2+tolerance, nil)
 	wantCause(t, l, core.ErrRevoked, core.ErrTaken)
 	h.wantHigher(t, after.Token(), l.Token())
 }

@@ -95,7 +95,7 @@ func pluginHangs(t T, h *Harness) {
 	l := c.mustTry(t, "jobs", o)
 	pid := h.Plugin(c.b).Pid()
 	h.Plugin(c.b).Freeze(t)
-	awaitDoneOr(t, l, o.TTL+2*time.Second, func() bool { return l.State() == core.Held && h.Plugin(c.b).Pid() != pid })
+	awaitDone(t, l, o.TTL+2*time.Second, func() bool { return l.State() == core.Held && h.Plugin(c.b).Pid() != pid })
 }
 
 func later(a, b time.Time) time.Time {
@@ -141,7 +141,7 @@ func storeKilled(t T, h *Harness) {
 	l := c.mustTry(t, "jobs", h.lasting())
 	h.Plugin(c.b).Kill(t)
 	killed := time.Now()
-	awaitDone(t, l, 10*time.Second)
+	awaitDone(t, l, 10*time.Second, nil)
 	wantWithin(t, killed, time.Now(), time.Second, "the loss with the plugin")
 	wantCause(t, l, core.ErrPluginDied)
 	h.wantHigher(t, c.launch(t, "jobs", h.lasting()).granted(t, 10*time.Second).Token(), l.Token())

@@ -133,11 +133,10 @@ func (t *trial) Fatalf(format string, args ...any) {
 
 // The function step records an operation of the case. A failure names the last recorded operation.
 func step(t T, format string, args ...any) {
-	if x, ok := t.(*trial); ok {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.step = fmt.Sprintf(format, args...)
-	}
+	x := t.(*trial)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.step = fmt.Sprintf(format, args...)
 }
 
 func (t *trial) after() string {
