@@ -52,22 +52,23 @@ func call(t T, f func(ctx context.Context) error) error {
 	return f(ctx)
 }
 
+// ask calls f, which sends the attempt's request, for at most 10 s.
+func (a *attempt) ask(t T, op string, f func(context.Context, driver.Request) error) error {
+	err := call(t, func(ctx context.Context) error { return f(ctx, a.Request) })
+	if err == nil {
+		step(t, "%s of %q by owner %s, token %d", op, a.Name, a.Owner, a.Token)
+	}
+	return err
+}
+
 func (a *attempt) try(t T) error {
-	err := call(t, func(ctx context.Context) error {
-		token, err := a.b.TryAcquire(ctx, a.Request)
+	return a.ask(t, "TryAcquire", func(ctx context.Context, r driver.Request) error {
+		token, err := a.b.TryAcquire(ctx, r)
 		if err == nil {
 			a.Token = token
 		}
 		return err
 	})
-	a.did(t, "TryAcquire", err)
-	return err
-}
-
-func (a *attempt) did(t T, op string, err error) {
-	if err == nil {
-		step(t, "%s of %q by owner %s, token %d", op, a.Name, a.Owner, a.Token)
-	}
 }
 
 func (a *attempt) must(t T) *attempt {
@@ -78,70 +79,63 @@ func (a *attempt) must(t T) *attempt {
 	return a
 }
 
-func (a *attempt) renew(t T) error {
-	err := call(t, func(ctx context.Context) error { return a.b.Renew(ctx, a.Request) })
-	a.did(t, "Renew", err)
-	return err
-}
+func (a *attempt) renew(t T) error    { return a.ask(t, "Renew", a.b.Renew) }
+func (a *attempt) release(t T) error  { return a.ask(t, "Release", a.b.Release) }
+func (a *attempt) proclaim(t T) error { return a.ask(t, "Proclaim", a.b.Proclaim) }
 
 func (a *attempt) mustRenew(t T) {
 	t.Helper()
-	if err := a.renew(t); err != nil {
-		a.failed(t, "Renew", err)
-	}
-}
-
-func (a *attempt) release(t T) error {
-	err := call(t, func(ctx context.Context) error { return a.b.Release(ctx, a.Request) })
-	a.did(t, "Release", err)
-	return err
+	a.worked(t, "Renew", a.renew(t))
 }
 
 func (a *attempt) mustRelease(t T) {
 	t.Helper()
-	if err := a.release(t); err != nil {
-		a.failed(t, "Release", err)
-	}
+	a.worked(t, "Release", a.release(t))
 }
 
-// The failed method fails the case, or repeats it if the lease is gone and this process stalled.
-func (a *attempt) failed(t T, op string, err error) {
+// worked fails the case if err is not nil, or repeats it if the lease is gone and this process
+// stalled.
+func (a *attempt) worked(t T, op string, err error) {
 	t.Helper()
 	const text = "owner %s: %s of %q with token %d and TTL %v: %v"
-	if errors.Is(err, driver.ErrNotHeld) {
+	switch {
+	case errors.Is(err, driver.ErrNotHeld):
 		mistimed(t, a.TTL, text, a.Owner, op, a.Name, a.Token, a.TTL, err)
+	case err != nil:
+		t.Fatalf(text, a.Owner, op, a.Name, a.Token, a.TTL, err)
 	}
-	t.Fatalf(text, a.Owner, op, a.Name, a.Token, a.TTL, err)
 }
 
 func (a *attempt) withdraw(t T) {
 	t.Helper()
-	if err := call(t, func(ctx context.Context) error { return a.b.Withdraw(ctx, a.Name, a.Owner) }); err != nil {
+	err := a.ask(t, "Withdraw", func(ctx context.Context, r driver.Request) error { return a.b.Withdraw(ctx, r.Name, r.Owner) })
+	if err != nil {
 		t.Fatalf("withdrawing owner %s from %q: %v", a.Owner, a.Name, err)
 	}
-	a.did(t, "Withdraw", nil)
 }
 
-func (a *attempt) proclaim(t T) error {
-	return call(t, func(ctx context.Context) error { return a.b.Proclaim(ctx, a.Request) })
-}
-
-func (a *attempt) wait(t T, limit time.Duration) error {
-	return call(t, func(ctx context.Context) error {
-		_, err := driver.WaiterOf(a.b).Wait(ctx, a.Request, limit)
+func (a *attempt) wait(t T, limit time.Duration) (g driver.Grant, err error) {
+	err = call(t, func(ctx context.Context) (err error) {
+		g, err = driver.WaiterOf(a.b).Wait(ctx, a.Request, limit)
 		return err
 	})
+	return g, err
+}
+
+// enqueue puts the attempt into the queue for a held lock. Its call of Wait has then ended.
+func (a *attempt) enqueue(t T) {
+	t.Helper()
+	wantHeld(t, a.try(t), "TryAcquire of a held lock")
+	if _, err := a.wait(t, 50*time.Millisecond); err != nil {
+		t.Fatalf("Wait: %v", err)
+	}
 }
 
 // waitAcquire calls TryAcquire after Wait, unless Wait returned a grant with more than half of its
 // time left. For such a grant, the result own is the earliest time at which the grant ends.
 // Otherwise own is zero.
 func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err error) {
-	var g driver.Grant
-	err = call(t, func(ctx context.Context) (err error) {
-		g, err = driver.WaiterOf(a.b).Wait(ctx, a.Request, limit)
-		return err
-	})
+	g, err := a.wait(t, limit)
 	age := time.Since(g.Sent)
 	switch {
 	case err != nil:
@@ -198,8 +192,8 @@ func wantFree(t T, b driver.Backend, name, when string) {
 
 func wantHeld(t T, err error, when string) driver.Holder {
 	t.Helper()
-	var held *driver.HeldError
-	if !errors.Is(err, driver.ErrHeld) || !errors.As(err, &held) {
+	held, ok := errors.AsType[*driver.HeldError](err)
+	if !ok || !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("%s: want a HeldError, got %v", when, err)
 	}
 	return held.Holder
@@ -207,8 +201,8 @@ func wantHeld(t T, err error, when string) driver.Holder {
 
 func wantNotHeld(t T, err error, when string) driver.Holder {
 	t.Helper()
-	var gone *driver.NotHeldError
-	if !errors.Is(err, driver.ErrNotHeld) || !errors.As(err, &gone) {
+	gone, ok := errors.AsType[*driver.NotHeldError](err)
+	if !ok || !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("%s: want a NotHeldError, got %v", when, err)
 	}
 	return gone.Holder

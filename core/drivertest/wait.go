@@ -122,17 +122,15 @@ func missesNothing(t T, h *Harness) {
 		wantHeld(t, waiter.try(t), "TryAcquire of a held lock")
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			pause(t, time.Duration(rand.Int64N(int64(400*time.Microsecond))))
-			if err := holder.release(t); err != nil {
-				t.Errorf("round %d: Release: %v", round, err)
-			}
+			pause(t, rand.N(400*time.Microsecond))
+			holder.mustRelease(t)
 		})
 		took := time.Duration(0)
 		for start := time.Now(); waiter.try(t) != nil; took = ranSince(t, start) {
 			if took > long-time.Second {
 				break
 			}
-			if err := waiter.wait(t, long); err != nil {
+			if _, err := waiter.wait(t, long); err != nil {
 				t.Errorf("round %d: Wait: %v", round, err)
 				break
 			}
@@ -194,7 +192,7 @@ func waitReturns(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	free := h.attempt(bs[1], "free", h.lasting().TTL)
 	start := time.Now()
-	err := free.wait(t, 5*time.Second)
+	_, err := free.wait(t, 5*time.Second)
 	if took := ranSince(t, start); err != nil || took > time.Second {
 		t.Errorf("Wait for a free lock: %v after %v", err, took)
 	}
@@ -206,7 +204,7 @@ func waitReturns(t T, h *Harness) {
 	hinted(t, a, func() bool {
 		start := time.Now()
 		most := time.Until(end)
-		if err := a.wait(t, most); err != nil || ranSince(t, start) > most+time.Second {
+		if _, err := a.wait(t, most); err != nil || ranSince(t, start) > most+time.Second {
 			t.Errorf("Wait of at most %v for a held lock: %v after %v", most, err, time.Since(start))
 		}
 		return time.Until(end) < tolerance
