@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -245,31 +246,16 @@ func describe(h driver.Holder) string {
 // methods whose requests or replies the injector can lose.
 type injector struct {
 	driver.Backend
-
-	mu   sync.Mutex
-	lost func(context.Context) error // makes the answer to each acquire; if nil, the backend answers
-	cut  []string                    // operations that are not sent
-}
-
-const (
-	opRenew   = "renew"
-	opRelease = "release"
-	opInspect = "inspect"
-)
-
-func (g *injector) set(lost func(context.Context) error, cut ...string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.lost, g.cut = lost, cut
+	// lost makes the answer to each acquire. If it is nil, the backend answers. It is set before the
+	// first acquire.
+	lost func(context.Context) error
+	cut  atomic.Bool // renewals, releases and withdrawals are not sent
 }
 
 var errCut = errors.New("cut by the case")
 
-func (g *injector) pass(op string, f func() error) error {
-	g.mu.Lock()
-	isCut := slices.Contains(g.cut, op)
-	g.mu.Unlock()
-	if isCut {
+func (g *injector) pass(f func() error) error {
+	if g.cut.Load() {
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, errCut)
 	}
 	return f()
@@ -283,31 +269,20 @@ func (g *injector) Properties() driver.Properties {
 
 func (g *injector) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	token, err := g.Backend.TryAcquire(ctx, r)
-	g.mu.Lock()
-	lost := g.lost
-	g.mu.Unlock()
-	if lost != nil {
-		return 0, lost(ctx)
+	if g.lost != nil {
+		return 0, g.lost(ctx)
 	}
 	return token, err
 }
 
 func (g *injector) Renew(ctx context.Context, r driver.Request) error {
-	return g.pass(opRenew, func() error { return g.Backend.Renew(ctx, r) })
+	return g.pass(func() error { return g.Backend.Renew(ctx, r) })
 }
 
 func (g *injector) Release(ctx context.Context, r driver.Request) error {
-	return g.pass(opRelease, func() error { return g.Backend.Release(ctx, r) })
+	return g.pass(func() error { return g.Backend.Release(ctx, r) })
 }
 
 func (g *injector) Withdraw(ctx context.Context, name, owner string) error {
-	return g.pass(opRelease, func() error { return g.Backend.Withdraw(ctx, name, owner) })
-}
-
-func (g *injector) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {
-	err = g.pass(opInspect, func() (err error) {
-		h, err = g.Backend.Inspect(ctx, name)
-		return err
-	})
-	return h, err
+	return g.pass(func() error { return g.Backend.Withdraw(ctx, name, owner) })
 }

@@ -94,7 +94,7 @@ func deadlineBeforeGrant(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	c, g := h.injected(t, bs[0])
 	l := c.mustTry(t, "jobs", h.brief())
-	g.set(nil, opRenew, opRelease)
+	g.cut.Store(true)
 	other := h.attempt(bs[1], "jobs", h.lasting().TTL)
 	for start := time.Now(); other.try(t) != nil; pause(t, pollEvery) {
 		if ranSince(t, start) > 2*h.brief().TTL+h.late() {

@@ -14,15 +14,8 @@ type stalledHeartbeat struct {
 }
 
 func (s stalledHeartbeat) Stalled(from, to time.Time) time.Duration {
-	both := earlier(to, s.To).Sub(later(from, s.From))
-	return s.heartbeat.Stalled(from, to) + max(0, both)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
+	both := min(to.UnixNano(), s.To.UnixNano()) - max(from.UnixNano(), s.From.UnixNano())
+	return s.heartbeat.Stalled(from, to) + time.Duration(max(0, both))
 }
 
 func stall(t T, d time.Duration) {

@@ -98,13 +98,6 @@ func pluginHangs(t T, h *Harness) {
 	awaitDone(t, l, o.TTL+2*time.Second, func() bool { return l.State() == core.Held && h.Plugin(c.b).Pid() != pid })
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 func pluginKilled(t T, h *Harness) {
 	cs := h.clients(t, 2)
 	o := core.LockOptions{TTL: h.ttl(5 * time.Second)}

@@ -43,9 +43,9 @@ func suspectThenHeld(t T, h *Harness) {
 	o := core.LockOptions{TTL: h.ttl(3 * time.Second)}
 	l := c.mustTry(t, "jobs", o)
 	token := l.Token()
-	g.set(nil, opRenew)
+	g.cut.Store(true)
 	eventually(t, o.TTL, "the lease is suspect", func() bool { return l.State() == core.Suspect })
-	g.set(nil)
+	g.cut.Store(false)
 	eventually(t, o.TTL, "the lease is held again", func() bool { return l.State() == core.Held })
 	if !l.Valid() || l.Token() != token {
 		t.Errorf("held again, Valid is %t and the token %d instead of %d", l.Valid(), l.Token(), token)

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,11 +101,11 @@ func replyLost(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	c, g := h.injected(t, bs[0])
 	sent := make(chan struct{}, 8)
-	g.set(func(ctx context.Context) error {
+	g.lost = func(ctx context.Context) error {
 		sent <- struct{}{}
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, ctx.Err())
-	})
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	l, err := c.acquire(ctx, t, "jobs", h.lasting())
@@ -124,17 +125,18 @@ func unclear(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	c, g := h.injected(t, bs[0])
 	answered := make(chan time.Time, 8)
-	g.set(func(context.Context) error {
+	g.lost = func(context.Context) error {
 		answered <- time.Now()
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, errCut)
-	}, opRelease, opInspect)
+	}
+	g.cut.Store(true)
 	ttl := h.ttl(2 * time.Second)
 	l, err := c.try(t, "jobs", core.LockOptions{TTL: ttl})
 	if err == nil {
 		t.Fatalf("a lease with token %d was made of a lost reply", l.Token())
 	}
-	var unclear *core.IndeterminateError
-	if !errors.As(err, &unclear) || !errors.Is(err, core.ErrIndeterminate) {
+	unclear, ok := errors.AsType[*core.IndeterminateError](err)
+	if !ok || !errors.Is(err, core.ErrIndeterminate) {
 		t.Fatalf("want an IndeterminateError, got %v", err)
 	}
 	// The store counts the TTL from the moment at which it handles the request, before it answers.
@@ -145,27 +147,25 @@ func unclear(t T, h *Harness) {
 	eventually(t, time.Until(unclear.FreeAt)+h.late(), "the lock is free at FreeAt", func() bool { return other.try(t) == nil })
 }
 
-type canceller struct {
-	mu    sync.Mutex
-	doubt map[string]time.Time // by lock name: the latest end of a grant that may exist
-}
-
 func randomCancels(t T, h *Harness) {
-	cs, total := h.clients(t, 2), h.Cancels
+	cs, total := h.clients(t, 2), cmp.Or(h.Cancels, 300)
 	nothingLeft := h.countLeft(t, cs[0].b)
-	if total == 0 {
-		total = 300
-	}
 	const workers, names = 10, 7
 	var (
-		x    = canceller{doubt: map[string]time.Time{}}
-		wg   sync.WaitGroup
-		jobs = make(chan int)
+		mu    sync.Mutex
+		doubt [names]time.Time // the latest end of a grant that may exist
+		wg    sync.WaitGroup
+		jobs  = make(chan int)
 	)
 	for range workers {
 		wg.Go(func() {
 			for i := range jobs {
-				x.once(t, h, cs[i%2], fmt.Sprintf("jobs/%d", i%names))
+				freeAt := cancelled(t, h, cs[i%2], fmt.Sprintf("jobs/%d", i%names))
+				mu.Lock()
+				if freeAt.After(doubt[i%names]) {
+					doubt[i%names] = freeAt
+				}
+				mu.Unlock()
 			}
 		})
 	}
@@ -176,7 +176,7 @@ func randomCancels(t T, h *Harness) {
 	wg.Wait()
 	for i := range names {
 		name := fmt.Sprintf("jobs/%d", i)
-		limit := max(0, time.Until(x.doubt[name])) + h.late()
+		limit := max(0, time.Until(doubt[i])) + h.late()
 		next := h.attempt(cs[0].b, name, h.lasting().TTL)
 		eventually(t, limit, fmt.Sprintf("%q is free after %d cancelled acquires%s", name, total, cs[0].holding(t, name)),
 			func() bool { return next.try(t) == nil })
@@ -185,10 +185,11 @@ func randomCancels(t T, h *Harness) {
 	nothingLeft("cancelled acquires")
 }
 
-func (x *canceller) once(t T, h *Harness, c *client, name string) {
+// cancelled cancels an Acquire. If a grant may exist, it returns the latest end of that grant.
+func cancelled(t T, h *Harness, c *client, name string) (freeAt time.Time) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	timer := time.AfterFunc(time.Duration(rand.Int64N(int64(4*time.Millisecond))), cancel)
+	timer := time.AfterFunc(rand.N(4*time.Millisecond), cancel)
 	defer timer.Stop()
 	lease, err := c.acquire(ctx, t, name, h.lasting())
 	var doubt *core.IndeterminateError
@@ -198,10 +199,9 @@ func (x *canceller) once(t T, h *Harness, c *client, name string) {
 			t.Errorf("Release of token %d of %q: %v", lease.Token(), name, err)
 		}
 	case errors.As(err, &doubt):
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.doubt[name] = later(x.doubt[name], doubt.FreeAt)
+		return doubt.FreeAt
 	case !errors.Is(err, context.Canceled):
 		t.Errorf("a cancelled Acquire of %q ended with %v", name, err)
 	}
+	return freeAt
 }
