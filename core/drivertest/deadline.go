@@ -119,7 +119,7 @@ func doneWhenTaken(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	o := core.LockOptions{TTL: h.ttl(3 * time.Second)}
 	l := h.clientOn(t, bs[0]).mustTry(t, "jobs", o)
-	depose(t, h, bs[1], "jobs")
+	depose(t, h, bs[1])
 	thief := h.attempt(bs[1], "jobs", h.lasting().TTL).must(t)
 	awaitDone(t, l, o.TTL/2+tolerance, nil)
 	wantCause(t, l, core.ErrTaken, core.ErrRevoked)

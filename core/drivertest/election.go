@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,18 +50,18 @@ func nothing() {}
 
 func leadershipPasses(t T, h *Harness) {
 	cs := h.clients(t, 2)
-	first := cs[0].run(t, "jobs", h.lastingTerm("first"), nothing)
-	eventually(t, 5*time.Second, "the first candidate leads", func() bool { return first.begun() == 1 })
-	second := cs[1].run(t, "jobs", h.lastingTerm("second"), nothing)
+	first := cs[0].run(t, h.lastingTerm("first"), nothing)
+	eventually(t, 5*time.Second, "the first candidate leads", func() bool { return len(first.begun()) == 1 })
+	second := cs[1].run(t, h.lastingTerm("second"), nothing)
 	throughout(t, 300*time.Millisecond, func() string {
-		if second.begun() > 0 {
-			return fmt.Sprintf("two lead, with tokens %d and %d", first.term(0).Token(), second.term(0).Token())
+		if terms := second.begun(); len(terms) > 0 {
+			return fmt.Sprintf("two lead, with tokens %d and %d", first.begun()[0].Token(), terms[0].Token())
 		}
 		return ""
 	})
 	first.end(t, 5*time.Second)
 	resigned := time.Now()
-	eventually(t, 5*time.Second, "the second candidate leads", func() bool { return second.begun() == 1 })
+	eventually(t, 5*time.Second, "the second candidate leads", func() bool { return len(second.begun()) == 1 })
 	wantWithin(t, resigned, time.Now(), 1100*time.Millisecond, "the election after the first had resigned")
 	if at := inspect(t, cs[0].b, "jobs"); string(at.Value) != "second" {
 		t.Errorf("the second leads, and the value is %q: %s", at.Value, describe(at))
@@ -69,7 +70,7 @@ func leadershipPasses(t T, h *Harness) {
 
 func lockIsElection(t T, h *Harness) {
 	cs := h.clients(t, 2)
-	term := cs[0].campaign(t, "jobs", 5*time.Second, h.lastingTerm("one"))
+	term := cs[0].campaign(t, 5*time.Second, h.lastingTerm("one"))
 	l, err := cs[1].try(t, "jobs", h.lasting())
 	if err == nil {
 		t.Fatalf("token %d leads, and the lock of that name was granted with token %d", term.Token(), l.Token())
@@ -79,7 +80,7 @@ func lockIsElection(t T, h *Harness) {
 	l = cs[1].mustTry(t, "jobs", h.lasting())
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if term, err := cs[0].elector(t, "jobs", h.lastingTerm("one")).Campaign(ctx); err == nil {
+	if term, err := cs[0].elector(t, h.lastingTerm("one")).Campaign(ctx); err == nil {
 		t.Errorf("token %d was elected while token %d holds the lock of that name", term.Token(), l.Token())
 	}
 }
@@ -124,10 +125,10 @@ func renewsUntilReturn(t T, h *Harness) {
 	returns := make(chan struct{})
 	release := sync.OnceFunc(func() { close(returns) })
 	t.Cleanup(release)
-	r := cs[0].run(t, "jobs", o, func() { <-returns })
+	r := cs[0].run(t, o, func() { <-returns })
 	t.Cleanup(release) // runs before the clean-up of method run, which waits for the callback
-	eventually(t, 5*time.Second, "the candidate leads", func() bool { return r.begun() == 1 })
-	term := r.term(0)
+	eventually(t, 5*time.Second, "the candidate leads", func() bool { return len(r.begun()) == 1 })
+	term := r.begun()[0]
 	r.cancel()
 	eventually(t, time.Second, "the term's ctx ends", func() bool { return term.Context().Err() != nil })
 	h.staysHeld(t, cs[1].b, o.TTL)
@@ -153,18 +154,18 @@ func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
 func oneStartOneStop(t T, h *Harness) {
 	cs := h.clients(t, 2)
 	o := core.ElectorOptions{TTL: h.ttl(time.Second)}
-	start, r := time.Now(), cs[0].run(t, "jobs", o, nothing)
+	start, r := time.Now(), cs[0].run(t, o, nothing)
 	const terms = 4
 	for i := range terms {
-		eventually(t, 4*o.TTL+5*time.Second, fmt.Sprintf("term %d begins", i), func() bool { return r.begun() > i })
+		eventually(t, 4*o.TTL+5*time.Second, fmt.Sprintf("term %d begins", i), func() bool { return len(r.begun()) > i })
 		if i < terms-1 {
-			depose(t, h, cs[1].b, "jobs")
+			depose(t, h, cs[1].b)
 		}
 	}
 	pause(t, o.TTL) // a second start of the last term would come within this time
 	r.end(t, 5*time.Second)
-	if r.begun() != terms || r.ended != terms {
-		mistimed(t, time.Since(start), "%d terms began and %d ended; want %d", r.begun(), r.ended, terms)
+	if len(r.terms) != terms || r.ended != terms {
+		mistimed(t, time.Since(start), "%d terms began and %d ended; want %d", len(r.terms), r.ended, terms)
 	}
 	var last uint64
 	for i, term := range r.terms {
@@ -176,22 +177,22 @@ func oneStartOneStop(t T, h *Harness) {
 	}
 }
 
-func (c *client) elector(t T, name string, o core.ElectorOptions) *core.Elector {
+func (c *client) elector(t T, o core.ElectorOptions) *core.Elector {
 	t.Helper()
-	e, err := c.Elector(name, &o)
+	e, err := c.Elector("jobs", &o)
 	if err != nil {
-		t.Fatalf("Elector(%q, %+v): %v", name, o, err)
+		t.Fatalf("Elector(%+v): %v", o, err)
 	}
 	return e
 }
 
-func (c *client) campaign(t T, name string, limit time.Duration, o core.ElectorOptions) *core.Term {
+func (c *client) campaign(t T, limit time.Duration, o core.ElectorOptions) *core.Term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	term, err := c.elector(t, name, o).Campaign(ctx)
+	term, err := c.elector(t, o).Campaign(ctx)
 	if err != nil {
-		t.Fatalf("Campaign(%q): %v%s", name, err, c.holding(t, name))
+		t.Fatalf("Campaign: %v%s", err, c.holding(t, "jobs"))
 	}
 	return term
 }
@@ -220,16 +221,15 @@ type runner struct {
 	done   chan struct{}
 	err    error // set before done is closed
 
-	mu     sync.Mutex
-	terms  []*core.Term // terms that have begun
-	ended  int          // number of callbacks that have returned
-	atOnce int          // number of callbacks that have begun and not returned
+	mu    sync.Mutex
+	terms []*core.Term // terms that have begun
+	ended int          // number of callbacks that have returned
 }
 
 // run starts Elector.Run. Its callback waits until the term ends, and then calls after().
-func (c *client) run(t T, name string, o core.ElectorOptions, after func()) *runner {
+func (c *client) run(t T, o core.ElectorOptions, after func()) *runner {
 	t.Helper()
-	e := c.elector(t, name, o)
+	e := c.elector(t, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &runner{cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -241,7 +241,6 @@ func (c *client) run(t T, name string, o core.ElectorOptions, after func()) *run
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.ended++
-			r.atOnce--
 		})
 	}()
 	t.Cleanup(func() { cancel(); <-r.done })
@@ -252,21 +251,15 @@ func (r *runner) begin(t T, term *core.Term) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.terms = append(r.terms, term)
-	if r.atOnce++; r.atOnce > 1 {
-		t.Errorf("%d callbacks of one Run are under way", r.atOnce)
+	if n := len(r.terms) - r.ended; n > 1 {
+		t.Errorf("%d callbacks of one Run are under way", n)
 	}
 }
 
-func (r *runner) begun() int {
+func (r *runner) begun() []*core.Term {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.terms)
-}
-
-func (r *runner) term(i int) *core.Term {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.terms[i]
+	return slices.Clone(r.terms)
 }
 
 func (r *runner) end(t T, limit time.Duration) {
@@ -281,10 +274,10 @@ func (r *runner) end(t T, limit time.Duration) {
 }
 
 // depose releases the lock with the owner and the token of its holder.
-func depose(t T, h *Harness, b driver.Backend, name string) {
+func depose(t T, h *Harness, b driver.Backend) {
 	t.Helper()
-	at := inspect(t, b, name)
-	a := h.attempt(b, name, h.lasting().TTL)
+	at := inspect(t, b, "jobs")
+	a := h.attempt(b, "jobs", h.lasting().TTL)
 	a.Owner, a.Token = at.Owner, at.Token
 	a.mustRelease(t)
 }
