@@ -53,20 +53,23 @@ backend pushes losses, and the cause is revoked or taken.`,
 func grantLives(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	a := h.attempt(bs[0], "jobs", h.brief().TTL)
-	sent := time.Now()
-	a.must(t)
-	replied := time.Now()
-	wantExpiry(t, h.attempt(bs[1], "jobs", h.lasting().TTL), sent.Add(a.TTL), replied.Add(a.TTL+h.late()))
+	h.wantLife(t, bs[1], "jobs", a.TTL, func() { a.must(t) })
 }
 
 func renewalLives(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	a := h.attempt(bs[0], "jobs", h.ttl(900*time.Millisecond)).must(t)
 	pause(t, a.TTL/2)
+	h.wantLife(t, bs[1], "jobs", a.TTL, func() { a.mustRenew(t) })
+}
+
+// wantLife checks that the lock is taken for the time d after the request that ask sends.
+func (h *Harness) wantLife(t T, b driver.Backend, name string, d time.Duration, ask func()) {
+	t.Helper()
 	sent := time.Now()
-	a.mustRenew(t)
+	ask()
 	replied := time.Now()
-	wantExpiry(t, h.attempt(bs[1], "jobs", h.lasting().TTL), sent.Add(a.TTL), replied.Add(a.TTL+h.late()))
+	wantExpiry(t, h.attempt(b, name, h.lasting().TTL), sent.Add(d), replied.Add(d+h.late()))
 }
 
 // wantExpiry checks that the attempt other gets the lock between the times earliest and latest.

@@ -154,28 +154,24 @@ func keptTTLs(t T, h *Harness) {
 	if low <= 0 || step <= 0 || high < low {
 		t.Fatalf("the properties state a TTL from %v to %v in steps of %v", low, high, step)
 	}
+	keeps := func(a *attempt, ask func()) {
+		t.Helper()
+		sent := time.Now()
+		ask()
+		at := inspect(t, b, a.Name)
+		if lost := time.Since(sent); at.TTL > a.TTL || at.TTL < a.TTL-lost-step {
+			t.Errorf("a TTL of %v was asked for %v ago, and the store says another %v", a.TTL, lost, at.TTL)
+		}
+	}
 	ttls := []time.Duration{h.ttl(30*time.Second) + step, h.ttl(4321*time.Millisecond) + step, h.ttl(time.Minute + 7*time.Millisecond), high}
 	slices.Sort(ttls)
 	for _, ttl := range ttls {
 		a := h.attempt(b, "jobs", ttl)
-		sent := time.Now()
-		a.must(t)
-		at := inspect(t, b, "jobs")
-		if lost := time.Since(sent); at.TTL > ttl || at.TTL < ttl-lost-step {
-			t.Errorf("a TTL of %v was asked for %v ago, and the store says another %v", ttl, lost, at.TTL)
-		}
+		keeps(a, func() { a.must(t) })
 		a.TTL = h.ttl(ttl/2 + step)
-		sent = time.Now()
-		a.mustRenew(t)
-		at = inspect(t, b, "jobs")
-		if lost := time.Since(sent); at.TTL > a.TTL || at.TTL < a.TTL-lost-step {
-			t.Errorf("a renewal for %v was asked for %v ago, and the store says another %v", a.TTL, lost, at.TTL)
-		}
+		keeps(a, func() { a.mustRenew(t) })
 		a.mustRelease(t)
 	}
 	shortest := h.attempt(b, "shortest", low)
-	sent := time.Now()
-	shortest.must(t)
-	replied := time.Now()
-	wantExpiry(t, h.attempt(b, "shortest", h.lasting().TTL), sent.Add(low), replied.Add(low+h.late()))
+	h.wantLife(t, b, "shortest", low, func() { shortest.must(t) })
 }

@@ -157,9 +157,9 @@ func oneHost(p driver.Properties) string {
 	return when(p.Scope == driver.ScopeHost, "scope host: hosts do not share a store")
 }
 
-func hostAcquires(t T, p Host, name string, ttl time.Duration) uint64 {
+func hostAcquires(t T, p Host, ttl, atLeast time.Duration) uint64 {
 	t.Helper()
-	token, err := p.Acquire(t, name, ttl, 0)
+	token, err := p.Acquire(t, "jobs", ttl, atLeast)
 	if err != nil {
 		t.Fatalf("Acquire by the host: %v", err)
 	}
@@ -169,7 +169,7 @@ func hostAcquires(t T, p Host, name string, ttl time.Duration) uint64 {
 func frozenHost(t T, h *Harness) {
 	p, c := h.Host(t, 0), h.client(t)
 	ttl := h.ttl(2 * time.Second)
-	token := hostAcquires(t, p, "jobs", ttl)
+	token := hostAcquires(t, p, ttl, 0)
 	a := c.start(t, "jobs", h.lasting())
 	p.Freeze(t)
 	frozen := time.Now()
@@ -195,7 +195,7 @@ func frozenHost(t T, h *Harness) {
 func killedHost(t T, h *Harness) {
 	p, c := h.Host(t, 0), h.client(t)
 	kept := c.mustTry(t, "kept", h.lasting())
-	token := hostAcquires(t, p, "jobs", h.lasting().TTL)
+	token := hostAcquires(t, p, h.lasting().TTL, 0)
 	a := c.start(t, "jobs", h.lasting())
 	p.Kill(t)
 	killed := time.Now()
@@ -228,9 +228,7 @@ func killedAtLeast(t T, h *Harness) {
 	p, c := h.Host(t, 0), h.client(t)
 	least := h.ttl(2 * time.Second)
 	sent := time.Now()
-	if _, err := p.Acquire(t, "jobs", h.lasting().TTL, least); err != nil {
-		t.Fatalf("Acquire by the host: %v", err)
-	}
+	hostAcquires(t, p, h.lasting().TTL, least)
 	granted := time.Now()
 	p.Kill(t)
 	wantExpiry(t, h.attempt(c.b, "jobs", h.lasting().TTL), sent.Add(least), granted.Add(least+h.late()+time.Second))
@@ -240,7 +238,7 @@ func killedDelay(t T, h *Harness) {
 	ttl := h.ttl(3 * time.Second) // long, because the plugin may stall for 1.5 s on a busy machine
 	delay := 2 * ttl
 	p, c := h.Host(t, delay), h.client(t)
-	hostAcquires(t, p, "jobs", ttl)
+	hostAcquires(t, p, ttl, 0)
 	over := time.Now().Add(delay)
 	p.Kill(t)
 	latest := time.Now().Add(delay + time.Second)

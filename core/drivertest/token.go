@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -96,32 +97,22 @@ func mintedWithGrant(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	const grants = 60
 	var (
-		mu     sync.Mutex // guards tokens only, and does not replace the lock under test
-		tokens []uint64
-		wg     sync.WaitGroup
+		granted atomic.Int32
+		last    atomic.Uint64
+		wg      sync.WaitGroup
 	)
-	full := func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(tokens) >= grants
-	}
 	contend := func(b driver.Backend) {
-		for !full() && t.Context().Err() == nil {
+		for granted.Load() < grants && t.Context().Err() == nil {
 			a := h.attempt(b, "jobs", h.lasting().TTL)
-			if err := a.try(t); err != nil {
-				if !errors.Is(err, driver.ErrHeld) {
-					t.Errorf("TryAcquire under contention: %v", err)
-					return
-				}
+			switch err := a.try(t); {
+			case errors.Is(err, driver.ErrHeld):
 				pause(t, breath)
-				continue
-			}
-			mu.Lock()
-			tokens = append(tokens, a.Token) // in the order of the grants, because the attempt a still holds the lock
-			mu.Unlock()
-			if err := a.release(t); err != nil {
-				t.Errorf("Release of token %d under contention: %v", a.Token, err)
-				return
+			case err != nil:
+				t.Fatalf("TryAcquire under contention: %v", err)
+			default:
+				granted.Add(1)
+				h.wantHigher(t, a.Token, last.Swap(a.Token)) // while the attempt a holds the lock
+				a.mustRelease(t)
 			}
 		}
 	}
@@ -129,9 +120,6 @@ func mintedWithGrant(t T, h *Harness) {
 		wg.Go(func() { contend(bs[i%2]) })
 	}
 	wg.Wait()
-	for i := 1; i < len(tokens); i++ {
-		h.wantHigher(t, tokens[i], tokens[i-1])
-	}
 }
 
 func risingOverRestart(keepData bool) func(T, *Harness) {
