@@ -126,9 +126,8 @@ func (a *attempt) wait(t T, limit time.Duration) (g driver.Grant, err error) {
 func (a *attempt) enqueue(t T) {
 	t.Helper()
 	wantHeld(t, a.try(t), "TryAcquire of a held lock")
-	if _, err := a.wait(t, 50*time.Millisecond); err != nil {
-		t.Fatalf("Wait: %v", err)
-	}
+	_, err := a.wait(t, 50*time.Millisecond)
+	wantNil(t, err, "Wait")
 }
 
 // waitAcquire calls TryAcquire after Wait, unless Wait returned a grant with more than half of its
@@ -170,9 +169,7 @@ func inspect(t T, b driver.Backend, name string) driver.Holder {
 		h, err = b.Inspect(ctx, name)
 		return err
 	})
-	if err != nil {
-		t.Fatalf("Inspect(%q): %v", name, err)
-	}
+	wantNil(t, err, "Inspect")
 	return h
 }
 
@@ -187,6 +184,13 @@ func wantFree(t T, b driver.Backend, name, when string) {
 	t.Helper()
 	if h := inspect(t, b, name); h.Held() {
 		t.Errorf("%s %q should be free: %s", when, name, describe(h))
+	}
+}
+
+func wantNil(t T, err error, what string) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 

@@ -96,10 +96,9 @@ func (c *client) logEvents(t T) {
 	}
 }
 
-func (c *client) saw(kind core.EventKind, name string) int {
+func (c *client) saw(kind core.EventKind, name string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := 0
 	for _, e := range c.events {
 		if e.Kind == kind && e.Name == name {
 			n++
@@ -111,9 +110,7 @@ func (c *client) saw(kind core.EventKind, name string) int {
 func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
 	t.Helper()
 	l, err := c.Lock(name, &o)
-	if err != nil {
-		t.Fatalf("Lock(%q, %+v): %v", name, o, err)
-	}
+	wantNil(t, err, "Lock")
 	return l
 }
 
@@ -138,9 +135,7 @@ func (c *client) mustTry(t T, name string, o core.LockOptions) held {
 
 func mustRelease(t T, l held) {
 	t.Helper()
-	if err := l.Release(t.Context()); err != nil {
-		t.Fatalf("Release of token %d: %v", l.Token(), err)
-	}
+	wantNil(t, l.Release(t.Context()), fmt.Sprintf("Release of token %d", l.Token()))
 	step(t, "Release of token %d", l.Token())
 }
 

@@ -82,8 +82,6 @@ func pause(t T, d time.Duration) {
 func awaitDone(t T, l held, limit time.Duration, saved func() bool) {
 	t.Helper()
 	deadline := l.Deadline()
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
 	for start := time.Now(); ; {
 		select {
 		case <-l.Done():
@@ -92,7 +90,7 @@ func awaitDone(t T, l held, limit time.Duration, saved func() bool) {
 				t.Errorf("after Done Valid is %t and Err is %v", l.Valid(), l.Err())
 			}
 			return
-		case <-poll.C:
+		case <-time.After(pollEvery):
 			now, valid := time.Now(), l.Valid()
 			deadline = l.Deadline()
 			wantWithin(t, now, time.Now(), tolerance, "a look at the lease")

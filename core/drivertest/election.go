@@ -76,7 +76,7 @@ func lockIsElection(t T, h *Harness) {
 		t.Fatalf("token %d leads, and the lock of that name was granted with token %d", term.Token(), l.Token())
 	}
 	wantHeld(t, err, "TryAcquire of the name of an election")
-	mustResign(t, term)
+	wantNil(t, term.Resign(t.Context()), "Resign")
 	l = cs[1].mustTry(t, "jobs", h.lasting())
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -105,9 +105,7 @@ func proclaimCompares(t T, h *Harness) {
 	a.TTL = h.lasting().TTL
 	for _, value := range []string{"", "mine\x00too\xff"} {
 		a.Value = []byte(value)
-		if err := a.proclaim(t); err != nil {
-			t.Fatalf("Proclaim by the holder: %v", err)
-		}
+		wantNil(t, a.proclaim(t), "Proclaim by the holder")
 		after := inspect(t, bs[1], "jobs")
 		longer := after.TTL >= before.TTL+h.props.TTLStep // both TTLs may be rounded to a TTLStep
 		if string(after.Value) != value || after.Token != a.Token || longer {
@@ -180,9 +178,7 @@ func oneStartOneStop(t T, h *Harness) {
 func (c *client) elector(t T, o core.ElectorOptions) *core.Elector {
 	t.Helper()
 	e, err := c.Elector("jobs", &o)
-	if err != nil {
-		t.Fatalf("Elector(%+v): %v", o, err)
-	}
+	wantNil(t, err, "Elector")
 	return e
 }
 
@@ -199,20 +195,6 @@ func (c *client) campaign(t T, limit time.Duration, o core.ElectorOptions) *core
 
 func (h *Harness) lastingTerm(value string) core.ElectorOptions {
 	return core.ElectorOptions{TTL: h.lasting().TTL, Value: []byte(value)}
-}
-
-func mustProclaim(t T, term *core.Term, value string) {
-	t.Helper()
-	if err := term.Proclaim(t.Context(), []byte(value)); err != nil {
-		t.Fatalf("Proclaim(%q): %v", value, err)
-	}
-}
-
-func mustResign(t T, term *core.Term) {
-	t.Helper()
-	if err := term.Resign(t.Context()); err != nil {
-		t.Fatalf("Resign: %v", err)
-	}
 }
 
 // runner is an Elector.Run that runs in the background.

@@ -174,9 +174,7 @@ func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm fun
 	for errors.Is(err, driver.ErrHeld) && ranSince(t, released) < h.lasting().TTL/2 {
 		_, err = next.waitAcquire(t, asks)
 	}
-	if err != nil {
-		t.Fatalf("waiting behind a waiter that is gone: %v", err)
-	}
+	wantNil(t, err, "waiting behind a waiter that is gone")
 	wantWithin(t, released, time.Now(), h.span(t, b)+asks+h.late(), "the grant after the waiter that is gone")
 }
 

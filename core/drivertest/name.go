@@ -96,9 +96,7 @@ func wantListed(t T, b driver.Backend, prefix string, want []string) {
 			return true
 		})
 	})
-	if err != nil {
-		t.Fatalf("List(%q): %v", prefix, err)
-	}
+	wantNil(t, err, "List")
 	want = slices.Clone(want)
 	slices.Sort(want)
 	slices.Sort(got)

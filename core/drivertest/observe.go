@@ -124,9 +124,7 @@ func everyChange(t T, h *Harness) {
 		a.must(t)
 		s.sees(t, observeLimit, a.Owner, "one")
 		a.Value = []byte("two")
-		if err := a.proclaim(t); err != nil {
-			t.Fatalf("Proclaim: %v", err)
-		}
+		wantNil(t, a.proclaim(t), "Proclaim")
 		s.sees(t, observeLimit, a.Owner, "two")
 		a.mustRelease(t)
 	}
@@ -205,9 +203,9 @@ func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) {
 	if c := nextChange(t, changes, observeLimit, core.Elected, "one"); c.Leader.Token != term.Token() {
 		t.Errorf("token %d was elected; Observe says %s", term.Token(), describe(c.Leader))
 	}
-	mustProclaim(t, term, "two")
+	wantNil(t, term.Proclaim(t.Context(), []byte("two")), "Proclaim")
 	nextChange(t, changes, observeLimit, core.Updated, "two")
-	mustResign(t, term)
+	wantNil(t, term.Resign(t.Context()), "Resign")
 	nextChange(t, changes, observeLimit, core.Vacant, "")
 }
 
@@ -217,7 +215,7 @@ func slowReader(t T, h *Harness) {
 	term := cs[0].campaign(t, 5*time.Second, h.lastingTerm("0"))
 	const last = 30
 	for i := range last {
-		mustProclaim(t, term, strconv.Itoa(i+1))
+		wantNil(t, term.Proclaim(t.Context(), []byte(strconv.Itoa(i+1))), "Proclaim")
 	}
 	pause(t, 500*time.Millisecond)
 	for read := 1; ; read++ {

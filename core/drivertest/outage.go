@@ -3,7 +3,9 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -152,32 +154,22 @@ func wantReturns(t T, h *Harness, a *attempt, d time.Duration) (other *attempt, 
 			return err
 		}
 	}
-	type answer struct {
-		of   string
-		err  error
-		took time.Duration
-	}
-	answers := make(chan answer, len(calls))
+	var wg sync.WaitGroup
 	for of, f := range calls {
-		go func() {
+		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), d)
 			defer cancel()
 			start := time.Now()
 			err := f(ctx)
-			answers <- answer{of, err, ranSince(t, start)}
-		}()
+			wantWithin(t, start, time.Now(), d+time.Second, fmt.Sprintf("%s with a ctx of %v", of, d))
+			// Renew and Proclaim may return ErrNotHeld, because a Release runs at the same time.
+			gone := errors.Is(err, driver.ErrNotHeld) && of == "Release"
+			if err == nil || errors.Is(err, driver.ErrHeld) || gone {
+				t.Errorf("%s with a ctx of %v and no answer: %v", of, d, err)
+			}
+		})
 	}
-	for range calls {
-		got := <-answers
-		// Renew and Proclaim may return ErrNotHeld, because a Release runs at the same time.
-		gone := errors.Is(got.err, driver.ErrNotHeld) && got.of == "Release"
-		if got.err == nil || errors.Is(got.err, driver.ErrHeld) || gone {
-			t.Errorf("%s with a ctx of %v and no answer: %v", got.of, d, got.err)
-		}
-		if got.took > d+time.Second {
-			t.Errorf("%s returned after %v; its ctx lasted %v", got.of, got.took, d)
-		}
-	}
+	wg.Wait()
 	return other, unsent
 }
 
@@ -197,21 +189,15 @@ func closedBackend(t T, h *Harness) {
 	b := h.Open(t)
 	a := h.attempt(b, "jobs", h.lasting().TTL).must(t)
 	observed := make(chan error, 1)
-	started := make(chan struct{}, 1)
+	started := make(chan struct{})
+	start := sync.OnceFunc(func() { close(started) })
 	go func() {
-		observed <- driver.ObserverOf(b).Observe(t.Context(), "jobs", func(driver.Holder) {
-			select {
-			case started <- struct{}{}:
-			default:
-			}
-		})
+		observed <- driver.ObserverOf(b).Observe(t.Context(), "jobs", func(driver.Holder) { start() })
 	}()
 	if _, ok := receive(t, started, 5*time.Second); !ok {
 		t.Fatalf("Observe does not say who holds the lock")
 	}
-	if err := call(t, b.Close); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	wantNil(t, call(t, b.Close), "Close")
 	if err, ok := receive(t, observed, 3*time.Second); !ok {
 		t.Errorf("Observe goes on after Close")
 	} else if err == nil {

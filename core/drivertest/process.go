@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -143,9 +142,7 @@ func storeKilled(t T, h *Harness) {
 func renewedElsewhere(t T, h *Harness) {
 	first := h.Open(t)
 	a := h.attempt(first, "jobs", h.lasting().TTL).must(t)
-	if err := call(t, func(ctx context.Context) error { return first.Close(ctx) }); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	wantNil(t, call(t, first.Close), "Close")
 	a.b = h.Open(t)
 	a.wantHeldBy(t, "after its process has closed")
 	a.mustRenew(t)
@@ -160,9 +157,7 @@ func oneHost(p driver.Properties) string {
 func hostAcquires(t T, p Host, ttl, atLeast time.Duration) uint64 {
 	t.Helper()
 	token, err := p.Acquire(t, "jobs", ttl, atLeast)
-	if err != nil {
-		t.Fatalf("Acquire by the host: %v", err)
-	}
+	wantNil(t, err, "Acquire by the host")
 	return token
 }
 

@@ -238,9 +238,8 @@ func vanished(t T, h *Harness) {
 		if next.try(t) == nil {
 			return true
 		}
-		if _, err := next.wait(t, 200*time.Millisecond); err != nil {
-			t.Fatalf("Wait: %v", err)
-		}
+		_, err := next.wait(t, 200*time.Millisecond)
+		wantNil(t, err, "Wait")
 		return false
 	})
 	wantWithin(t, released, time.Now(), 4*time.Second, "the grant after the waiter that vanished")

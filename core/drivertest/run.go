@@ -37,9 +37,7 @@ func newSuite(ctx context.Context, mk func(T) *Harness) (*suite, error) {
 	t := newTrial(ctx)
 	ok, _, log := t.run(30*time.Second, func() {
 		b := mk(t).Open(t)
-		if err := b.Check(t.Context()); err != nil {
-			t.Fatalf("the backend does not pass its own Check: %v", err)
-		}
+		wantNil(t, b.Check(t.Context()), "the backend does not pass its own Check")
 		s.props = b.Properties()
 	})
 	if !ok {

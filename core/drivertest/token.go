@@ -88,9 +88,7 @@ func expires(t T, h *Harness, a *attempt, next driver.Backend) {
 func isBroken(t T, _ *Harness, a *attempt, next driver.Backend) {
 	t.Helper()
 	err := call(t, func(ctx context.Context) error { return driver.AdminOf(next).Break(ctx, a.Name, a.Token) })
-	if err != nil {
-		t.Fatalf("Break of token %d: %v", a.Token, err)
-	}
+	wantNil(t, err, "Break")
 }
 
 func mintedWithGrant(t T, h *Harness) {
@@ -107,9 +105,8 @@ func mintedWithGrant(t T, h *Harness) {
 			switch err := a.try(t); {
 			case errors.Is(err, driver.ErrHeld):
 				pause(t, breath)
-			case err != nil:
-				t.Fatalf("TryAcquire under contention: %v", err)
 			default:
+				wantNil(t, err, "TryAcquire under contention")
 				granted.Add(1)
 				h.wantHigher(t, a.Token, last.Swap(a.Token)) // while the attempt a holds the lock
 				a.mustRelease(t)
