@@ -106,6 +106,11 @@ func (b *backend) read(ctx context.Context, name string) (e Entry, r record, err
 // other client has written the record since the read. But a lease that f found alive may have
 // expired before the write. Method Renew handles this case.
 func (b *backend) change(ctx context.Context, name string, f func(r *record, now time.Time) error) (written Entry, err error) {
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return Entry{}, err
+	}
+	defer done()
 	for {
 		e, r, err := b.read(ctx, name)
 		if err != nil {
@@ -149,11 +154,6 @@ func (b *backend) changeHeld(ctx context.Context, r driver.Request, f func(s *re
 }
 
 func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer done()
 	granted, err := b.change(ctx, r.Name, func(s *record, now time.Time) error {
 		if _, refused := s.Withdrawn[r.Owner]; refused {
 			return driver.ErrWithdrawn
@@ -175,11 +175,6 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 // Put shows it. Otherwise, Renew reads the record. If the entry has a write time, clients ignore a
 // late renewal (see holder.void). If it has none, Renew ends a lease whose renewal may be late.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
 	var renewed holder
 	var read time.Time // when the record was read, by the store's clock
 	asked := time.Now()
@@ -194,6 +189,11 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	if read.Add(atMost+b.step).UnixNano() < renewed.By || !written.Written.IsZero() && !renewed.void(written) {
 		return nil
 	}
+	ctx, done, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	e, s, err := b.read(ctx, r.Name)
 	if err != nil {
 		return b.failed(ctx, err, false)
@@ -205,22 +205,13 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	case !e.Written.IsZero() || e.Now.UnixNano() < renewed.By:
 		return nil // the renewal was in time
 	}
-	if err := b.release(ctx, r); err != nil {
+	if err := b.Release(ctx, r); err != nil {
 		return err
 	}
 	return &driver.NotHeldError{}
 }
 
 func (b *backend) Release(ctx context.Context, r driver.Request) error {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return b.release(ctx, r)
-}
-
-func (b *backend) release(ctx context.Context, r driver.Request) error {
 	_, err := b.changeHeld(ctx, r, func(s *record, now time.Time) {
 		if r.Keep <= 0 {
 			s.Holder = nil
@@ -234,12 +225,7 @@ func (b *backend) release(ctx context.Context, r driver.Request) error {
 // Withdraw writes the record even if the owner has no grant. So a TryAcquire that has read the old
 // record can no longer write. A later TryAcquire finds the withdrawal in the record.
 func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	_, err = b.change(ctx, name, func(s *record, now time.Time) error {
+	_, err := b.change(ctx, name, func(s *record, now time.Time) error {
 		if s.Holder != nil && s.Holder.Owner == owner {
 			s.Holder = nil
 		}
@@ -253,28 +239,19 @@ func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
 }
 
 func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	_, err = b.changeHeld(ctx, r, func(s *record, _ time.Time) { s.Holder.Value = r.Value })
+	_, err := b.changeHeld(ctx, r, func(s *record, _ time.Time) { s.Holder.Value = r.Value })
 	return err
 }
 
+// Inspect reports an expiry only if it finds the same revision twice. A store may read the record
+// first and its clock later. If the lease is renewed between these two reads, the lease in the old
+// record seems to have expired.
 func (b *backend) Inspect(ctx context.Context, name string) (driver.Holder, error) {
 	ctx, done, err := b.begin(ctx)
 	if err != nil {
 		return driver.Holder{}, err
 	}
 	defer done()
-	return b.look(ctx, name)
-}
-
-// look returns the holder of the lock called name. A store may read the record first and its clock
-// later. If the lease is renewed between these two reads, the lease in the old record seems to have
-// expired. So look reports an expiry only if it finds the same revision twice.
-func (b *backend) look(ctx context.Context, name string) (driver.Holder, error) {
 	for over := uint64(0); ; {
 		e, r, err := b.read(ctx, name)
 		if err != nil {
@@ -311,12 +288,7 @@ func (b *backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 }
 
 func (b *backend) Break(ctx context.Context, name string, token uint64) error {
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	_, err = b.change(ctx, name, func(s *record, now time.Time) error {
+	_, err := b.change(ctx, name, func(s *record, now time.Time) error {
 		if s.Holder == nil || s.Holder.Token != token {
 			return &driver.NotHeldError{Holder: s.shown(now)}
 		}

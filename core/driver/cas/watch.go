@@ -128,7 +128,7 @@ func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	var highest uint64
 	first := true
 	err := b.follow(ctx, name, func(ctx context.Context, _ bool) (time.Duration, error) {
-		h, err := b.look(ctx, name)
+		h, err := b.Inspect(ctx, name)
 		if err != nil {
 			return 0, err
 		}
