@@ -129,7 +129,7 @@ func New(b driver.Backend, opts *Options) *Client {
 	c.events.init(c)
 	c.sched.init(c)
 	c.queues.init()
-	c.janitor.init(c)
+	c.janitor.c = c
 	c.calls.init(c)
 	c.lifetime, c.endLifetime = context.WithCancel(context.Background())
 	c.work, c.endWork = context.WithCancel(context.Background())

@@ -194,7 +194,11 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 		case stepAsk:
 			return nil, nil
 		case stepTake:
-			return a.take(ctx)
+			if ctx.Err() == nil {
+				return a.lease, nil
+			}
+			over := a.ended(ctx)
+			return nil, joinErrors(over, a.discard(ctx))
 		case stepHead: // the store may have ended this host's lease unnoticed, so ask the store after maxAsk
 			again = time.After(maxAsk)
 		}
@@ -209,14 +213,6 @@ func (a *contender) waitInHost(ctx context.Context) (*Lease, error) {
 			}
 		}
 	}
-}
-
-func (a *contender) take(ctx context.Context) (*Lease, error) {
-	if ctx.Err() == nil {
-		return a.lease, nil
-	}
-	over := a.ended(ctx)
-	return nil, joinErrors(over, a.discard(ctx))
 }
 
 // The discard method releases the lease that was handed over to a caller that has given up. If the
@@ -261,12 +257,10 @@ func (c *Client) heldHere(name string, answer error) error {
 // to refuse this client.
 func (a *contender) tellWaiting(err error) {
 	denied := refused(err)
-	news := !a.announced || denied && !a.denied
-	a.announced, a.denied = true, denied
-	if !news {
-		return
+	if !a.announced || denied && !a.denied {
+		a.lock.c.events.add(a.event(EventWaiting, err))
 	}
-	a.lock.c.events.add(a.event(EventWaiting, err))
+	a.announced, a.denied = true, denied
 }
 
 func (a *contender) event(kind EventKind, err error) Event {

@@ -71,7 +71,9 @@ func (e *Elector) campaign(ctx context.Context) (*Term, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newTerm(ctx, lease), nil
+	t := &Term{lease: lease}
+	t.ctx, t.stop = lease.context(context.WithoutCancel(ctx))
+	return t, nil
 }
 
 // Run campaigns until this candidate is the leader, calls fn, and campaigns again after every term
@@ -150,12 +152,6 @@ type Term struct {
 	ctx   context.Context
 	stop  context.CancelCauseFunc
 	run   bool // Elector.Run made this term and will resign it; set before other code sees the term
-}
-
-func newTerm(ctx context.Context, lease *Lease) *Term {
-	t := &Term{lease: lease}
-	t.ctx, t.stop = lease.context(context.WithoutCancel(ctx))
-	return t
 }
 
 // Context returns the context for the leader's work. That context ends when the term is

@@ -233,8 +233,7 @@ func (l *Lease) refusal(answer error) error {
 	c := l.c
 	left := instant(l.deadline.Load()).sub(c.clock.now())
 	h := Holder{Name: l.lock.name, Owner: l.owner, Label: c.opts.Label, TTL: max(left, time.Millisecond), Waiters: -1}
-	var held *HeldError
-	if errors.As(answer, &held) && held.Holder.Owner == l.owner {
+	if held, ok := errors.AsType[*HeldError](answer); ok && held.Holder.Owner == l.owner {
 		h = held.Holder
 	}
 	h.Token = l.token

@@ -117,17 +117,17 @@ func checkName(name string) error {
 }
 
 func (o *LockOptions) fill(p driver.Properties) error {
-	byDefault := o.TTL == 0
-	if byDefault {
-		o.TTL = defaultTTL
-	}
-	if err := checkTTL(o.TTL, p, byDefault); err != nil {
-		return err
+	which := "TTL"
+	if o.TTL == 0 {
+		o.TTL, which = defaultTTL, "the default TTL"
 	}
 	if o.RenewEvery == 0 && !o.NoRenew {
 		o.RenewEvery = o.TTL / 3
 	}
 	switch {
+	case o.TTL < p.TTLMin || o.TTL > p.TTLMax || p.TTLStep > 0 && o.TTL%p.TTLStep != 0:
+		return fmt.Errorf("%w: %s %v does not fit %s: minimum %v, step %v, maximum %v",
+			ErrInvalid, which, o.TTL, p.Name, p.TTLMin, p.TTLStep, p.TTLMax)
 	case o.NoRenew && (o.RenewEvery != 0 || o.Healthy != nil):
 		return fmt.Errorf("%w: NoRenew with RenewEvery %v and Healthy set %t: leases that are never renewed have neither",
 			ErrInvalid, o.RenewEvery, o.Healthy != nil)
@@ -143,18 +143,6 @@ func (o *LockOptions) fill(p driver.Properties) error {
 		return fmt.Errorf("%w: MaxHold %v is less than AtLeast %v", ErrInvalid, o.MaxHold, o.AtLeast)
 	}
 	return checkValue(o.Value)
-}
-
-func checkTTL(ttl time.Duration, p driver.Properties, byDefault bool) error {
-	which := "TTL"
-	if byDefault {
-		which = "the default TTL"
-	}
-	if ttl < p.TTLMin || ttl > p.TTLMax || p.TTLStep > 0 && ttl%p.TTLStep != 0 {
-		return fmt.Errorf("%w: %s %v does not fit %s: minimum %v, step %v, maximum %v",
-			ErrInvalid, which, ttl, p.Name, p.TTLMin, p.TTLStep, p.TTLMax)
-	}
-	return nil
 }
 
 func checkValue(value []byte) error {

@@ -264,8 +264,6 @@ type cleanup struct {
 
 const janitorPause = 250 * time.Millisecond
 
-func (j *janitor) init(c *Client) { j.c = c }
-
 func (j *janitor) add(k *cleanup) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

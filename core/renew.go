@@ -44,7 +44,13 @@ func (s *scheduler) renew(ctx context.Context, f *renewalBatch) {
 	ctx, cancel := context.WithTimeout(ctx, max(budget, time.Millisecond))
 	defer cancel()
 	if err := s.examine(ctx, f); err != nil {
-		s.lose(f.leases[0], err)
+		l := f.leases[0]
+		s.loseGrant(l.lock.name, l.token, func(now *Lease) error {
+			if now != l { // l has ended or was handed over
+				return nil
+			}
+			return err
+		})
 		return
 	}
 	if sent, reqs := s.send(f); len(reqs) > 0 {

@@ -298,18 +298,6 @@ func because(cause, detail error) error {
 	return fmt.Errorf("%w: %v", cause, detail)
 }
 
-func (s *scheduler) lose(l *Lease, cause error) {
-	s.mu.Lock()
-	alive := l.alive.Load()
-	if alive {
-		s.finish(l, Lost, cause)
-	}
-	s.mu.Unlock()
-	if alive {
-		s.notify([]*Lease{l})
-	}
-}
-
 // finish ends the live lease l. It closes Done, ends the contexts of l, and removes l
 // from the heap. The caller must hold mu, and must call notify after it has unlocked mu.
 func (s *scheduler) finish(l *Lease, state State, cause error) {

@@ -128,12 +128,10 @@ func translateError(err error) error {
 	if err == nil {
 		return nil
 	}
-	var held *HeldError
-	var gone *NotHeldError
-	switch {
-	case errors.As(err, &held) && held.Holder.Token != 0:
+	if held, ok := errors.AsType[*HeldError](err); ok && held.Holder.Token != 0 {
 		return &translatedError{err, &HeldError{Holder: translateHolder(held.Holder)}}
-	case errors.As(err, &gone) && gone.Holder.Token != 0:
+	}
+	if gone, ok := errors.AsType[*NotHeldError](err); ok && gone.Holder.Token != 0 {
 		return &translatedError{err, &NotHeldError{Holder: translateHolder(gone.Holder)}}
 	}
 	return err

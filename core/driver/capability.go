@@ -25,14 +25,9 @@ func AdminOf(b Backend) Admin { return capabilityOf[Admin](b, CapAdmin) }
 // StarterOf returns b as a [Starter], or nil if b's properties do not declare that capability.
 func StarterOf(b Backend) Starter { return capabilityOf[Starter](b, CapStarter) }
 
-func capabilityOf[P any](b Backend, capability Capability) P {
-	var none P
-	if !slices.Contains(b.Properties().Capabilities, capability) {
-		return none
-	}
-	p, ok := b.(P)
-	if !ok {
-		return none
+func capabilityOf[P any](b Backend, capability Capability) (p P) {
+	if slices.Contains(b.Properties().Capabilities, capability) {
+		p, _ = b.(P)
 	}
 	return p
 }

@@ -1,7 +1,7 @@
 package driver
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,10 +31,7 @@ func (s Spec) CheckConfig(cfg Config) (Config, error) {
 		return nil, fmt.Errorf("%w: %s has no key %q%s", ErrConfig, s.Name, name, similar.Suggest(name, names))
 	}
 	for _, k := range s.Keys {
-		v := cfg[k.Name]
-		if v == "" {
-			v = k.Default
-		}
+		v := cmp.Or(cfg[k.Name], k.Default)
 		if v == "" && k.Required {
 			return nil, fmt.Errorf("%w: %s needs %q: %s", ErrConfig, s.Name, k.Name, k.Doc)
 		}
@@ -45,8 +42,6 @@ func (s Spec) CheckConfig(cfg Config) (Config, error) {
 	}
 	return out, nil
 }
-
-var errNothing = errors.New("nothing is listed")
 
 func (k Key) check(v string) error {
 	if v == "" {
@@ -62,7 +57,7 @@ func (k Key) check(v string) error {
 		_, err = time.ParseDuration(v)
 	case TypeList:
 		if len(Config{k.Name: v}.List(k.Name)) == 0 {
-			err = errNothing
+			err = strconv.ErrSyntax // nothing is listed
 		}
 	}
 	if err == nil {
