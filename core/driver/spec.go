@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -59,8 +60,5 @@ func Open(ctx context.Context, s Spec, cfg Config, log *slog.Logger) (Backend, e
 	if err != nil {
 		return nil, err
 	}
-	if log == nil {
-		log = slog.Default()
-	}
-	return s.Open(ctx, full, log)
+	return s.Open(ctx, full, cmp.Or(log, slog.Default()))
 }

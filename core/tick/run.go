@@ -47,17 +47,9 @@ type Event struct {
 // may be set forward by years.
 const maxGap = 100_000
 
-// event returns the Event of a result. The outcomes open and doubtful become the kind Unknown.
+// event returns the Event of a result.
 func (r result) event(job string, at time.Time) Event {
-	kind := Unknown
-	switch r.outcome {
-	case ran:
-		kind = Ran
-	case elsewhere:
-		kind = Elsewhere
-	case missed:
-		kind = Missed
-	}
+	kind := [...]Kind{open: Unknown, ran: Ran, elsewhere: Elsewhere, missed: Missed, doubtful: Unknown}[r.outcome]
 	return Event{Kind: kind, Job: job, At: at, Until: at, Ticks: 1, Token: r.token, Took: r.took, Err: r.err}
 }
 

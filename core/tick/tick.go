@@ -63,10 +63,12 @@
 package tick
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/core"
@@ -160,9 +162,7 @@ func New(c *core.Client, name string, s Schedule, opts *Options) (*Job, error) {
 	if opts != nil {
 		j.opts = *opts
 	}
-	if j.opts.Logger == nil {
-		j.opts.Logger = slog.Default()
-	}
+	j.opts.Logger = cmp.Or(j.opts.Logger, slog.Default())
 	if err := j.check(); err != nil {
 		return nil, fmt.Errorf("tick: job %q: %w", name, err)
 	}
@@ -255,7 +255,7 @@ func (j *Job) Once(ctx context.Context, fn func(context.Context, Tick) error) er
 	if late, _ := j.spans(at); r.outcome == open && ctx.Err() == nil && j.age(at) >= late {
 		why := r.err
 		if r.outcome, r.err = j.settle(ctx, at); r.outcome == missed {
-			r.err = fmt.Errorf("%w: %v", ErrLate, why)
+			r.err = fmt.Errorf("%w: %s", ErrLate, strings.TrimPrefix(why.Error(), ErrLate.Error()+": "))
 		}
 	}
 	j.tell(r.event(j.name, at))
