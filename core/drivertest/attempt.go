@@ -72,7 +72,6 @@ func (a *attempt) try(t T) error {
 }
 
 func (a *attempt) must(t T) *attempt {
-	t.Helper()
 	if err := a.try(t); err != nil {
 		t.Fatalf("owner %s: TryAcquire of the free lock %q: %v", a.Owner, a.Name, err)
 	}
@@ -84,19 +83,16 @@ func (a *attempt) release(t T) error  { return a.ask(t, "Release", a.b.Release) 
 func (a *attempt) proclaim(t T) error { return a.ask(t, "Proclaim", a.b.Proclaim) }
 
 func (a *attempt) mustRenew(t T) {
-	t.Helper()
 	a.worked(t, "Renew", a.renew(t))
 }
 
 func (a *attempt) mustRelease(t T) {
-	t.Helper()
 	a.worked(t, "Release", a.release(t))
 }
 
 // worked fails the case if err is not nil, or repeats it if the lease is gone and this process
 // stalled.
 func (a *attempt) worked(t T, op string, err error) {
-	t.Helper()
 	const text = "owner %s: %s of %q with token %d and TTL %v: %v"
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
@@ -107,7 +103,6 @@ func (a *attempt) worked(t T, op string, err error) {
 }
 
 func (a *attempt) withdraw(t T) {
-	t.Helper()
 	err := a.ask(t, "Withdraw", func(ctx context.Context, r driver.Request) error { return a.b.Withdraw(ctx, r.Name, r.Owner) })
 	if err != nil {
 		t.Fatalf("withdrawing owner %s from %q: %v", a.Owner, a.Name, err)
@@ -124,7 +119,6 @@ func (a *attempt) wait(t T, limit time.Duration) (g driver.Grant, err error) {
 
 // enqueue puts the attempt into the queue for a held lock. Its call of Wait has then ended.
 func (a *attempt) enqueue(t T) {
-	t.Helper()
 	wantHeld(t, a.try(t), "TryAcquire of a held lock")
 	_, err := a.wait(t, 50*time.Millisecond)
 	wantNil(t, err, "Wait")
@@ -150,7 +144,6 @@ func (a *attempt) waitAcquire(t T, limit time.Duration) (own time.Time, err erro
 
 // mustWaitAcquire calls waitAcquire until the attempt has the lock. The holder must release it.
 func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
-	t.Helper()
 	const limit = 9 * time.Second // less than the 10 s that call allows
 	own, err := a.waitAcquire(t, limit)
 	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // woken without a grant
@@ -163,7 +156,6 @@ func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 }
 
 func inspect(t T, b driver.Backend, name string) driver.Holder {
-	t.Helper()
 	var h driver.Holder
 	err := call(t, func(ctx context.Context) (err error) {
 		h, err = b.Inspect(ctx, name)
@@ -174,28 +166,24 @@ func inspect(t T, b driver.Backend, name string) driver.Holder {
 }
 
 func (a *attempt) wantHeldBy(t T, when string) {
-	t.Helper()
 	if h := inspect(t, a.b, a.Name); h.Owner != a.Owner || h.Token != a.Token {
 		t.Errorf("%s owner %s with token %d should hold %q: %s", when, a.Owner, a.Token, a.Name, describe(h))
 	}
 }
 
 func wantFree(t T, b driver.Backend, name, when string) {
-	t.Helper()
 	if h := inspect(t, b, name); h.Held() {
 		t.Errorf("%s %q should be free: %s", when, name, describe(h))
 	}
 }
 
 func wantNil(t T, err error, what string) {
-	t.Helper()
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }
 
 func wantHeld(t T, err error, when string) driver.Holder {
-	t.Helper()
 	held, ok := errors.AsType[*driver.HeldError](err)
 	if !ok || !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("%s: want a HeldError, got %v", when, err)
@@ -204,7 +192,6 @@ func wantHeld(t T, err error, when string) driver.Holder {
 }
 
 func wantNotHeld(t T, err error, when string) driver.Holder {
-	t.Helper()
 	gone, ok := errors.AsType[*driver.NotHeldError](err)
 	if !ok || !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("%s: want a NotHeldError, got %v", when, err)

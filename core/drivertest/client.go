@@ -108,7 +108,6 @@ func (c *client) saw(kind core.EventKind, name string) (n int) {
 }
 
 func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
-	t.Helper()
 	l, err := c.Lock(name, &o)
 	wantNil(t, err, "Lock")
 	return l
@@ -116,7 +115,6 @@ func (c *client) lock(t T, name string, o core.LockOptions) *core.Lock {
 
 // try calls TryAcquire once. The ctx of that call ends after 10 s, because the backend may hang.
 func (c *client) try(t T, name string, o core.LockOptions) (held, error) {
-	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	l, err := c.lock(t, name, o).TryAcquire(ctx)
@@ -124,7 +122,6 @@ func (c *client) try(t T, name string, o core.LockOptions) (held, error) {
 }
 
 func (c *client) mustTry(t T, name string, o core.LockOptions) held {
-	t.Helper()
 	l, err := c.try(t, name, o)
 	if err != nil {
 		t.Fatalf("TryAcquire of the free lock %q: %v%s", name, err, c.holding(t, name))
@@ -134,20 +131,17 @@ func (c *client) mustTry(t T, name string, o core.LockOptions) held {
 }
 
 func mustRelease(t T, l held) {
-	t.Helper()
 	wantNil(t, l.Release(t.Context()), fmt.Sprintf("Release of token %d", l.Token()))
 	step(t, "Release of token %d", l.Token())
 }
 
 func wantCause(t T, l held, causes ...error) {
-	t.Helper()
 	if !slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(l.Err(), cause) }) {
 		t.Errorf("want a cause of %q, got %v", causes, l.Err())
 	}
 }
 
 func (c *client) acquire(ctx context.Context, t T, name string, o core.LockOptions) (held, error) {
-	t.Helper()
 	l, err := c.lock(t, name, o).Acquire(ctx)
 	return c.hook.apply(l, err)
 }
@@ -164,7 +158,6 @@ type acquiring struct {
 
 // start starts an Acquire, and returns when the Acquire waits or has returned.
 func (c *client) start(t T, name string, o core.LockOptions) *acquiring {
-	t.Helper()
 	before := c.saw(core.EventWaiting, name)
 	a := c.launch(t, name, o)
 	eventually(t, 10*time.Second, "Acquire waits or ends", func() bool {
@@ -174,7 +167,6 @@ func (c *client) start(t T, name string, o core.LockOptions) *acquiring {
 }
 
 func (c *client) launch(t T, name string, o core.LockOptions) *acquiring {
-	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &acquiring{c: c, name: name, done: make(chan struct{})}
 	l := c.lock(t, name, o)
@@ -198,7 +190,6 @@ func (a *acquiring) ended() bool {
 }
 
 func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
-	t.Helper()
 	throughout(t, d, func() string {
 		for _, a := range all {
 			if a.ended() {
@@ -210,7 +201,6 @@ func stillWait(t T, d time.Duration, while string, all ...*acquiring) {
 }
 
 func (a *acquiring) granted(t T, limit time.Duration) held {
-	t.Helper()
 	if _, ended := receive(t, a.done, limit); !ended {
 		mistimed(t, limit, "the waiting Acquire(%q) has not been granted the lock within %v%s", a.name, limit, a.c.holding(t, a.name))
 	}

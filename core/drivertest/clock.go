@@ -48,7 +48,6 @@ func (h *Harness) late() time.Duration {
 // eventually waits until the function ok returns true. If ok still returns false after this process
 // has run for the duration limit, eventually calls mistimed.
 func eventually(t T, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
 	for start := time.Now(); !ok(); {
 		if ranSince(t, start) > limit {
 			mistimed(t, limit, "after %v this has not come: %s", limit, what)
@@ -60,7 +59,6 @@ func eventually(t T, limit time.Duration, what string, ok func() bool) {
 
 // For the time d, throughout calls the function named wrong. The case fails if it returns a text.
 func throughout(t T, d time.Duration, wrong func() string) {
-	t.Helper()
 	for start := time.Now(); time.Since(start) < d; pause(t, lookEvery) {
 		if what := wrong(); what != "" {
 			t.Fatalf("after %v of %v: %s", time.Since(start).Round(time.Millisecond), d, what)
@@ -80,7 +78,6 @@ func pause(t T, d time.Duration) {
 // last deadline of l, if l is valid after that deadline, or if Err is nil after Done. If saved is
 // not nil, awaitDone also returns if l is valid and saved returns true.
 func awaitDone(t T, l held, limit time.Duration, saved func() bool) {
-	t.Helper()
 	deadline := l.Deadline()
 	for start := time.Now(); ; {
 		select {
@@ -127,7 +124,6 @@ func ran(t T, from, to time.Time) time.Duration {
 func ranSince(t T, from time.Time) time.Duration { return ran(t, from, time.Now()) }
 
 func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
-	t.Helper()
 	if took := ran(t, from, to); took > limit {
 		t.Errorf("%s took %v, and %v at most are allowed", what, took, limit)
 	}
@@ -137,7 +133,6 @@ func wantWithin(t T, from, to time.Time, limit time.Duration, what string) {
 // duration d before now. If a stall of this process may be the reason (see stallShare), the case
 // runs again with a new harness (see tries).
 func mistimed(t T, d time.Duration, format string, args ...any) {
-	t.Helper()
 	now, what := time.Now(), fmt.Sprintf(format, args...)
 	x := t.(*trial)
 	what += x.after()
@@ -149,14 +144,12 @@ func mistimed(t T, d time.Duration, format string, args ...any) {
 
 // wantAlive calls mistimed if l is over, because a stall during the past ttl may be the reason.
 func wantAlive(t T, l held, ttl time.Duration) {
-	t.Helper()
 	if !l.Valid() {
 		mistimed(t, ttl, "the lease of token %d is over: %v", l.Token(), l.Err())
 	}
 }
 
 func staysAlive(t T, d, ttl time.Duration, all ...held) {
-	t.Helper()
 	throughout(t, d, func() string {
 		for _, l := range all {
 			wantAlive(t, l, ttl)

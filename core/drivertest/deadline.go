@@ -65,7 +65,6 @@ func renewalLives(t T, h *Harness) {
 
 // wantLife checks that the lock is taken for the time d after the request that ask sends.
 func (h *Harness) wantLife(t T, b driver.Backend, name string, d time.Duration, ask func()) {
-	t.Helper()
 	sent := time.Now()
 	ask()
 	replied := time.Now()
@@ -74,7 +73,6 @@ func (h *Harness) wantLife(t T, b driver.Backend, name string, d time.Duration, 
 
 // wantExpiry checks that the attempt other gets the lock between the times earliest and latest.
 func wantExpiry(t T, other *attempt, earliest, latest time.Time) {
-	t.Helper()
 	for {
 		asked := time.Now()
 		err := other.try(t)

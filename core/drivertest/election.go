@@ -137,7 +137,6 @@ func renewsUntilReturn(t T, h *Harness) {
 
 // staysHeld watches the lock for longer than the TTL, so that only renewals can keep it taken.
 func (h *Harness) staysHeld(t T, b driver.Backend, ttl time.Duration) {
-	t.Helper()
 	throughout(t, ttl*3/2, func() string {
 		other := h.attempt(b, "jobs", ttl)
 		err := other.try(t)
@@ -176,14 +175,12 @@ func oneStartOneStop(t T, h *Harness) {
 }
 
 func (c *client) elector(t T, o core.ElectorOptions) *core.Elector {
-	t.Helper()
 	e, err := c.Elector("jobs", &o)
 	wantNil(t, err, "Elector")
 	return e
 }
 
 func (c *client) campaign(t T, limit time.Duration, o core.ElectorOptions) *core.Term {
-	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	term, err := c.elector(t, o).Campaign(ctx)
@@ -210,7 +207,6 @@ type runner struct {
 
 // run starts Elector.Run. Its callback waits until the term ends, and then calls after().
 func (c *client) run(t T, o core.ElectorOptions, after func()) *runner {
-	t.Helper()
 	e := c.elector(t, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &runner{cancel: cancel, done: make(chan struct{})}
@@ -245,7 +241,6 @@ func (r *runner) begun() []*core.Term {
 }
 
 func (r *runner) end(t T, limit time.Duration) {
-	t.Helper()
 	r.cancel()
 	if _, ended := receive(t, r.done, limit); !ended {
 		t.Fatalf("Run goes on %v after its ctx has ended", limit)
@@ -257,7 +252,6 @@ func (r *runner) end(t T, limit time.Duration) {
 
 // depose releases the lock with the owner and the token of its holder.
 func depose(t T, h *Harness, b driver.Backend) {
-	t.Helper()
 	at := inspect(t, b, "jobs")
 	a := h.attempt(b, "jobs", h.lasting().TTL)
 	a.Owner, a.Token = at.Owner, at.Token

@@ -70,7 +70,6 @@ func wakesOnly(p driver.Properties) string {
 
 // span returns the longest lifetime of a grant that the store makes to a waiter of the backend b.
 func (h *Harness) span(t T, b driver.Backend) time.Duration {
-	t.Helper()
 	start := time.Now()
 	if inspect(t, b, "near"); time.Since(start) <= 60*time.Millisecond {
 		return h.props.FirstSpan
@@ -80,7 +79,6 @@ func (h *Harness) span(t T, b driver.Backend) time.Duration {
 
 // queued returns a holder, and a waiter that is in the queue although its call of Wait has ended.
 func (h *Harness) queued(t T, holder, waiter driver.Backend, name string) (first, next *attempt) {
-	t.Helper()
 	first = h.attempt(holder, name, h.lasting().TTL).must(t)
 	next = h.attempt(waiter, name, h.lasting().TTL)
 	next.enqueue(t)
@@ -163,7 +161,6 @@ func frozenCosts(t T, h *Harness) {
 // costsFirstSpan calls the function harm, after which a waiter no longer asks for the lock. The
 // store may grant the lock to that waiter first, so another owner must get it within FirstSpan.
 func costsFirstSpan(t T, h *Harness, holder *attempt, b driver.Backend, harm func()) {
-	t.Helper()
 	next := h.attempt(b, "jobs", h.lasting().TTL)
 	const asks = 100 * time.Millisecond
 	_, err := next.waitAcquire(t, asks)

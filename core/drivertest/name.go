@@ -84,7 +84,6 @@ func namesApart(t T, h *Harness) {
 
 // wantListed checks that List emits the names in want. If b is no driver.Admin, it checks nothing.
 func wantListed(t T, b driver.Backend, prefix string, want []string) {
-	t.Helper()
 	admin := driver.AdminOf(b)
 	if admin == nil {
 		return
@@ -153,7 +152,6 @@ func keptTTLs(t T, h *Harness) {
 		t.Fatalf("the properties state a TTL from %v to %v in steps of %v", low, high, step)
 	}
 	keeps := func(a *attempt, ask func()) {
-		t.Helper()
 		sent := time.Now()
 		ask()
 		at := inspect(t, b, a.Name)

@@ -97,7 +97,6 @@ func (s *seen) String() string {
 
 // The sees method waits until Observe's last holder has this owner and value. Owner "" means none.
 func (s *seen) sees(t T, limit time.Duration, owner, value string) {
-	t.Helper()
 	for start := time.Now(); ; pause(t, pollEvery) {
 		all := s.list()
 		if len(all) > 0 {
@@ -171,7 +170,6 @@ func neverBack(t T, h *Harness) {
 
 // nextChange checks the next change. One that is Stale may still name the former leader.
 func nextChange(t T, changes <-chan core.Change, limit time.Duration, want core.ChangeKind, value string) core.Change {
-	t.Helper()
 	c, ok := receive(t, changes, limit)
 	if !ok {
 		t.Fatalf("after %v no change came; want %v of value %q", limit, want, value)
@@ -184,7 +182,6 @@ func nextChange(t T, changes <-chan core.Change, limit time.Duration, want core.
 
 // observe returns the changes of a vacant election, of which the first is Vacant.
 func (c *client) observe(t T, h *Harness) <-chan core.Change {
-	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	changes := c.elector(t, h.lastingTerm("nothing")).Observe(ctx)
 	t.Cleanup(func() {
@@ -198,7 +195,6 @@ func (c *client) observe(t T, h *Harness) <-chan core.Change {
 
 // reigns campaigns, proclaims, and resigns. Each step must send a Change to the channel changes.
 func (c *client) reigns(t T, h *Harness, changes <-chan core.Change) {
-	t.Helper()
 	term := c.campaign(t, 5*time.Second, h.lastingTerm("one"))
 	if c := nextChange(t, changes, observeLimit, core.Elected, "one"); c.Leader.Token != term.Token() {
 		t.Errorf("token %d was elected; Observe says %s", term.Token(), describe(c.Leader))

@@ -128,7 +128,6 @@ func serverFrozen(t T, h *Harness) {
 
 // wantReturns calls methods of a backend with a ctx that ends after d. Each must fail soon after d.
 func wantReturns(t T, h *Harness, a *attempt, d time.Duration) (other *attempt, unsent bool) {
-	t.Helper()
 	other = h.attempt(a.b, "other", a.TTL)
 	calls := map[string]func(context.Context) error{
 		"TryAcquire": func(ctx context.Context) error {

@@ -155,7 +155,6 @@ func oneHost(p driver.Properties) string {
 }
 
 func hostAcquires(t T, p Host, ttl, atLeast time.Duration) uint64 {
-	t.Helper()
 	token, err := p.Acquire(t, "jobs", ttl, atLeast)
 	wantNil(t, err, "Acquire by the host")
 	return token

@@ -73,7 +73,6 @@ const settles = 300 * time.Millisecond
 // returned since that time. An earlier return of Wait, for example while the host connects, does
 // not count, because nothing woke the waiter.
 func queue(t T, attempts []*attempt) (woken func() []int) {
-	t.Helper()
 	var (
 		mu   sync.Mutex
 		back []int
@@ -151,7 +150,6 @@ func wakesOne(t T, h *Harness) {
 // wantWoken waits until exactly the waiters in want are woken, in that order. The case fails if
 // another waiter is woken, but runs again if a stall let a waiter miss its turn (FirstSpan).
 func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
-	t.Helper()
 	const limit = 2 * time.Second
 	for start := time.Now(); ; pause(t, pollEvery) {
 		who := woken()
@@ -167,7 +165,6 @@ func (h *Harness) wantWoken(t T, woken func() []int, when string, want ...int) {
 }
 
 func (h *Harness) wantTurn(t T, waiter int, a *attempt) {
-	t.Helper()
 	switch err := a.try(t); {
 	case errors.Is(err, driver.ErrHeld):
 		mistimed(t, max(h.props.FirstSpan, 2*time.Second), "it is the turn of waiter %d, owner %s: %v", waiter, a.Owner, err)

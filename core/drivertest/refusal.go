@@ -116,7 +116,6 @@ func leavesNothing(t T, h *Harness) {
 
 // If h.Leftovers is not nil, expired lets n leases expire, half of them after a release with Keep.
 func (h *Harness) expired(t T, b driver.Backend, name string, n int) {
-	t.Helper()
 	var all []*attempt
 	for i := 0; i < n && h.Leftovers != nil; i++ {
 		a := h.attempt(b, fmt.Sprint(name, i), h.brief().TTL)
@@ -137,7 +136,6 @@ func (h *Harness) expired(t T, b driver.Backend, name string, n int) {
 // countLeft uses one lock and counts the entries that h.Leftovers then finds. The result is a
 // function that fails the case if Leftovers later finds more entries.
 func (h *Harness) countLeft(t T, b driver.Backend) (nothing func(what string)) {
-	t.Helper()
 	if h.Leftovers == nil {
 		return func(string) {}
 	}
@@ -148,7 +146,6 @@ func (h *Harness) countLeft(t T, b driver.Backend) (nothing func(what string)) {
 	a.mustRelease(t)
 	before := h.Leftovers(t)
 	return func(what string) {
-		t.Helper()
 		if left := h.Leftovers(t); len(left) > len(before) {
 			t.Errorf("%s have left %d entries, where one lock leaves %d: %.10q", what, len(left), len(before), left)
 		}

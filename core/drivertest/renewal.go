@@ -95,7 +95,6 @@ func batchAsSingle(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	batcher := driver.BatcherOf(bs[0])
 	do := func(ops ...driver.Op) []driver.Result {
-		t.Helper()
 		results := batcher.Batch(t.Context(), ops)
 		if len(results) != len(ops) {
 			t.Fatalf("%d results for %d operations", len(results), len(ops))
@@ -124,7 +123,6 @@ func batchAsSingle(t T, h *Harness) {
 
 // batchRenewals renews or releases the lease of each operation in ops, in one batch.
 func batchRenewals(t T, h *Harness, b driver.Backend, ops []driver.Op, do func(...driver.Op) []driver.Result) {
-	t.Helper()
 	for i := range ops {
 		ops[i].Kind = driver.OpRenew
 		if i%2 == 1 {
@@ -154,7 +152,6 @@ func batchRenewals(t T, h *Harness, b driver.Backend, ops []driver.Op, do func(.
 }
 
 func batchInOrder(t T, h *Harness, b driver.Backend, do func(...driver.Op) []driver.Result) {
-	t.Helper()
 	a, next := h.attempt(b, "in order", h.lasting().TTL).must(t), h.attempt(b, "in order", h.lasting().TTL)
 	results := do(driver.Op{Kind: driver.OpRelease, Request: a.Request}, driver.Op{Kind: driver.OpAcquire, Request: next.Request})
 	if results[0].Err != nil || results[1].Err != nil {

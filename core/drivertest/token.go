@@ -58,7 +58,6 @@ func tokensAsClaimed(t T, h *Harness) {
 }
 
 func (h *Harness) wantHigher(t T, token, before uint64) {
-	t.Helper()
 	if token <= before {
 		t.Errorf("token %d follows token %d", token, before)
 	}
@@ -81,12 +80,10 @@ func rising(times int, ttl time.Duration, end func(t T, h *Harness, a *attempt, 
 }
 
 func expires(t T, h *Harness, a *attempt, next driver.Backend) {
-	t.Helper()
 	eventually(t, a.TTL+h.late()+time.Second, "the lease expires", func() bool { return !inspect(t, next, a.Name).Held() })
 }
 
 func isBroken(t T, _ *Harness, a *attempt, next driver.Backend) {
-	t.Helper()
 	err := call(t, func(ctx context.Context) error { return driver.AdminOf(next).Break(ctx, a.Name, a.Token) })
 	wantNil(t, err, "Break")
 }

@@ -38,11 +38,10 @@ type trial struct {
 	over     bool
 	cleanups []func()
 	dumps    []func() string // functions that return the stacks of the plugins
-	helpers  map[string]bool
 }
 
 func newTrial(ctx context.Context) *trial {
-	t := &trial{helpers: map[string]bool{}}
+	t := &trial{}
 	t.ctx, t.cancel = context.WithCancel(ctx)
 	return t
 }
@@ -112,15 +111,8 @@ func (t *trial) Cleanup(f func()) {
 	t.cleanups = append(t.cleanups, f)
 }
 
-func (t *trial) Helper() {
-	pc, _, _, ok := runtime.Caller(1)
-	if !ok {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.helpers[runtime.FuncForPC(pc).Name()] = true
-}
+// Helper does nothing, because each message shows all calls that lead to it.
+func (t *trial) Helper() {}
 
 func (t *trial) Logf(format string, args ...any) { t.write(false, format, args) }
 
@@ -208,7 +200,7 @@ func (p harmed) Resume(t T) { p.Process.Resume(t); step(t, "the plugin was resum
 // leaveOpen records that a stall may have spoiled this run, and ends the case's goroutine.
 func (t *trial) leaveOpen(format string, args ...any) {
 	t.mu.Lock()
-	t.open = t.caller() + ": " + fmt.Sprintf(format, args...)
+	t.open = place() + fmt.Sprintf(format, args...)
 	t.mu.Unlock()
 	runtime.Goexit()
 }
@@ -220,19 +212,23 @@ func (t *trial) write(failed bool, format string, args []any) {
 		return // the caller hung, so its goroutine is still running
 	}
 	t.failed = t.failed || failed
-	fmt.Fprintf(&t.log, "%s: %s\n", t.caller(), strings.TrimRight(fmt.Sprintf(format, args...), "\n"))
+	fmt.Fprintf(&t.log, "%s%s\n", place(), strings.TrimRight(fmt.Sprintf(format, args...), "\n"))
 }
 
-// caller returns the file and line at which the case called a helper.
-func (t *trial) caller() string {
-	pcs := make([]uintptr, 16)
+// place returns the files and lines of all calls from the case to the one that reports a message,
+// such as "queue.go:120: attempt.go:90: ". It returns "" if the suite itself reports the message.
+func place() string {
+	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
-	for {
-		f, more := frames.Next()
-		if !t.helpers[f.Function] || !more {
-			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+	var calls []string
+	for f, more := frames.Next(); more; f, more = frames.Next() { // the last one, runtime.goexit, has no more
+		file := filepath.Base(f.File)
+		if !slices.Contains([]string{"run.go", "trial.go", "waitgroup.go"}, file) {
+			calls = append(calls, fmt.Sprintf("%s:%d", file, f.Line))
 		}
 	}
+	slices.Reverse(calls)
+	return strings.Join(append(calls, ""), ": ")
 }
 
 func (t *trial) Failed() bool {

@@ -221,7 +221,6 @@ func waitReturns(t T, h *Harness) {
 // hinted calls both again, at most 3 times in all. Wait returns true if it ran until its timeout. A
 // store may end one Wait without a release, for example if a member joins or leaves, but not three.
 func hinted(t T, a *attempt, wait func() (over bool)) {
-	t.Helper()
 	const most = 3
 	for range most {
 		wantHeld(t, a.try(t), "TryAcquire of a held lock")
