@@ -80,19 +80,16 @@ func serverDown(t T, h *Harness) {
 
 func clientDenied(t T, h *Harness) {
 	c := h.clientOn(t, h.Denied(t))
-	for _, ask := range []struct {
-		of string
-		do func(context.Context) error
-	}{
-		{"TryAcquire", func(context.Context) error { _, err := c.try(t, "jobs", h.lasting()); return err }},
-		{"Acquire", func(ctx context.Context) error { _, err := c.acquire(ctx, t, "jobs", h.lasting()); return err }},
-		{"Check", c.Check},
+	for of, ask := range map[string]func(context.Context) error{
+		"TryAcquire": func(context.Context) error { _, err := c.try(t, "jobs", h.lasting()); return err },
+		"Acquire":    func(ctx context.Context) error { _, err := c.acquire(ctx, t, "jobs", h.lasting()); return err },
+		"Check":      c.Check,
 	} {
 		start := time.Now()
-		if err := call(t, ask.do); !errors.Is(err, core.ErrDenied) || errors.Is(err, core.ErrHeld) {
-			t.Errorf("%s by a client that the server refuses: %v; want ErrDenied", ask.of, err)
+		if err := call(t, ask); !errors.Is(err, core.ErrDenied) || errors.Is(err, core.ErrHeld) {
+			t.Errorf("%s by a client that the server refuses: %v; want ErrDenied", of, err)
 		}
-		wantWithin(t, start, time.Now(), 3*time.Second, ask.of+" by a client that the server refuses")
+		wantWithin(t, start, time.Now(), 3*time.Second, of+" by a client that the server refuses")
 	}
 }
 

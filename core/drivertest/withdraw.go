@@ -84,12 +84,10 @@ func withdrawalUndoes(t T, h *Harness) {
 }
 
 func withdrawalSpares(t T, h *Harness) {
-	bs := h.backends(t, 2)
-	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
-	other := h.attempt(bs[1], "jobs", h.lasting().TTL)
-	wantHeld(t, other.try(t), "TryAcquire of a held lock")
-	other.withdraw(t)
-	h.attempt(bs[1], "jobs", h.lasting().TTL).withdraw(t)
+	a, others := waiters(t, h, 2)
+	wantHeld(t, others[0].try(t), "TryAcquire of a held lock")
+	others[0].withdraw(t)
+	others[1].withdraw(t)
 	a.wantHeldBy(t, "after the withdrawal of others")
 	elsewhere := *a
 	elsewhere.Name = "elsewhere"
