@@ -2,6 +2,7 @@ package cas
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -50,40 +51,34 @@ func (t *topic) close() {
 }
 
 // follow calls the function turn at once, after each change of the record, and when the pause
-// returned by the last call of turn is over. It ends when turn returns an error or ctx ends.
+// returned by the last call of turn is over. It ends when turn returns an error or ctx ends. If ctx
+// has ended, follow returns its error.
 func (b *backend) follow(ctx context.Context, name string, turn func(ctx context.Context, changed bool) (pause time.Duration, err error)) error {
-	ctx, done, err := b.begin(ctx)
+	inside, done, err := b.begin(ctx)
 	if err != nil {
-		return err
+		return cmp.Or(ctx.Err(), err)
 	}
 	defer done()
 	t, err := b.join(keyOf(name))
 	if err != nil {
-		return b.failed(ctx, err, true)
+		return cmp.Or(ctx.Err(), b.failed(inside, err, true))
 	}
 	defer b.leave(keyOf(name), t)
 	for changed := false; ; {
 		change := t.change() // taken before turn reads the record, so that no change is missed
-		pause, err := turn(ctx, changed)
+		pause, err := turn(inside, changed)
 		if err != nil {
-			return err
+			return cmp.Or(ctx.Err(), err)
 		}
 		select {
 		case <-change:
 			changed = true
 		case <-time.After(pause):
 			changed = false
-		case <-ctx.Done():
-			return b.ended(ctx)
+		case <-inside.Done():
+			return cmp.Or(ctx.Err(), b.named(driver.ErrClosed))
 		}
 	}
-}
-
-func (b *backend) ended(ctx context.Context) error {
-	if err := context.Cause(ctx); err == driver.ErrClosed {
-		return b.named(err)
-	}
-	return ctx.Err()
 }
 
 func (b *backend) join(key string) (*topic, error) {
@@ -127,7 +122,7 @@ func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 	var last driver.Holder
 	var highest uint64
 	first := true
-	err := b.follow(ctx, name, func(ctx context.Context, _ bool) (time.Duration, error) {
+	return b.follow(ctx, name, func(ctx context.Context, _ bool) (time.Duration, error) {
 		h, err := b.Inspect(ctx, name)
 		if err != nil {
 			return 0, err
@@ -142,16 +137,12 @@ func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Hol
 		}
 		return lookEvery, nil
 	})
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
 }
 
 // Notify does not read the record after a change, because the caller then asks for the lock anyway.
 func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 	first := true
-	err := b.follow(ctx, name, func(ctx context.Context, changed bool) (time.Duration, error) {
+	return b.follow(ctx, name, func(ctx context.Context, changed bool) (time.Duration, error) {
 		if !changed {
 			if _, _, err := b.read(ctx, name); err != nil {
 				return 0, b.failed(ctx, err, true)
@@ -163,8 +154,4 @@ func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 		first = false
 		return lookEvery, nil
 	})
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
 }
