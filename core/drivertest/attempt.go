@@ -82,13 +82,8 @@ func (a *attempt) renew(t T) error    { return a.ask(t, "Renew", a.b.Renew) }
 func (a *attempt) release(t T) error  { return a.ask(t, "Release", a.b.Release) }
 func (a *attempt) proclaim(t T) error { return a.ask(t, "Proclaim", a.b.Proclaim) }
 
-func (a *attempt) mustRenew(t T) {
-	a.worked(t, "Renew", a.renew(t))
-}
-
-func (a *attempt) mustRelease(t T) {
-	a.worked(t, "Release", a.release(t))
-}
+func (a *attempt) mustRenew(t T)   { a.worked(t, "Renew", a.renew(t)) }
+func (a *attempt) mustRelease(t T) { a.worked(t, "Release", a.release(t)) }
 
 // worked fails the case if err is not nil, or repeats it if the lease is gone and this process
 // stalled.
@@ -149,9 +144,7 @@ func (a *attempt) mustWaitAcquire(t T) (own time.Time) {
 	for errors.Is(err, driver.ErrHeld) && t.Context().Err() == nil { // woken without a grant
 		own, err = a.waitAcquire(t, limit)
 	}
-	if err != nil {
-		t.Fatalf("waiting for a lock that was released: %v", err)
-	}
+	wantNil(t, err, "waiting for a lock that was released")
 	return own
 }
 

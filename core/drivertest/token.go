@@ -99,15 +99,15 @@ func mintedWithGrant(t T, h *Harness) {
 	contend := func(b driver.Backend) {
 		for granted.Load() < grants && t.Context().Err() == nil {
 			a := h.attempt(b, "jobs", h.lasting().TTL)
-			switch err := a.try(t); {
-			case errors.Is(err, driver.ErrHeld):
+			err := a.try(t)
+			if errors.Is(err, driver.ErrHeld) {
 				pause(t, breath)
-			default:
-				wantNil(t, err, "TryAcquire under contention")
-				granted.Add(1)
-				h.wantHigher(t, a.Token, last.Swap(a.Token)) // while the attempt a holds the lock
-				a.mustRelease(t)
+				continue
 			}
+			wantNil(t, err, "TryAcquire under contention")
+			granted.Add(1)
+			h.wantHigher(t, a.Token, last.Swap(a.Token)) // while the attempt a holds the lock
+			a.mustRelease(t)
 		}
 	}
 	for i := range 6 {
