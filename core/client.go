@@ -296,12 +296,6 @@ func (c *Client) spawn(f func()) bool {
 	return !c.ended
 }
 
-func (c *Client) stopSpawning() {
-	c.spawning.Lock()
-	defer c.spawning.Unlock()
-	c.ended = true
-}
-
 func (c *Client) wrap(op, name string, err error) error {
 	if err == nil {
 		return nil

@@ -31,7 +31,8 @@ const releasers = 1024
 // delivered after Close has returned. If OnEvent or a handler of Logger calls Close, Close does not
 // wait for events.
 func (c *Client) Close(ctx context.Context) error {
-	if err := c.refuseCallback(ctx); err != nil {
+	if ctx.Value(callbackOf{c}) != nil {
+		err := fmt.Errorf("%w: Close was called from a callback of Do, TryDo or Run, for which it waits", ErrInvalid)
 		return c.wrap("close", "", err)
 	}
 	first := false
@@ -60,7 +61,9 @@ func (c *Client) shutdown(ctx context.Context) error {
 	err := c.drain(ctx)
 	failed = append(failed, c.releaseAll(rctx)...) // leases granted or resigned since the first releaseAll
 	err = joinErrors(firstOf(failed), err)
-	c.stopSpawning()
+	c.spawning.Lock()
+	c.ended = true
+	c.spawning.Unlock()
 	c.abandon()
 	c.endWork()
 	c.calls.close()
@@ -190,13 +193,6 @@ type callbackOf struct{ c *Client }
 
 func (c *Client) inCallback(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callbackOf{c}, true)
-}
-
-func (c *Client) refuseCallback(ctx context.Context) error {
-	if ctx.Value(callbackOf{c}) == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: Close was called from a callback of Do, TryDo or Run, for which it waits", ErrInvalid)
 }
 
 // serve records that a callback runs under the lease l, so that Close does not release the lease.

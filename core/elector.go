@@ -107,16 +107,11 @@ func (e *Elector) Run(ctx context.Context, fn func(*Term)) error {
 			}
 			err = rctx.Err()
 		}
-		return e.c.wrap("run", e.lock.name, ending(rctx, err))
+		if cause := context.Cause(rctx); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		return e.c.wrap("run", e.lock.name, err)
 	}
-}
-
-func ending(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
-	if cause == nil || errors.Is(err, cause) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", cause, err)
 }
 
 func (e *Elector) serve(ctx context.Context, term *Term, fn func(*Term)) {

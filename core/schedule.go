@@ -114,7 +114,9 @@ func (s *scheduler) enter(l *Lease) {
 	l.plan()
 	heap.Push(&s.leases, l)
 	s.empty = false
-	s.watchEnd(l)
+	if int64(l.endAt) < s.earliest.Load() { // so that the sweep method ends l then
+		s.earliest.Store(int64(l.endAt))
+	}
 	s.rouse(l.next)
 }
 
@@ -131,13 +133,6 @@ func (s *scheduler) replan(l *Lease) {
 	l.plan()
 	s.leases.moved(l)
 	s.rouse(l.next)
-}
-
-// watchEnd lowers s.earliest to l's end if that is earlier, so that the sweep method ends l then.
-func (s *scheduler) watchEnd(l *Lease) {
-	if int64(l.endAt) < s.earliest.Load() {
-		s.earliest.Store(int64(l.endAt))
-	}
 }
 
 // rouse wakes the scheduler's goroutine if that goroutine would sleep beyond the instant next.
