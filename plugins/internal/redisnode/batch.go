@@ -3,6 +3,7 @@ package redisnode
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -19,6 +20,7 @@ type op struct {
 	name, id, tail string
 	ms             int64
 	queued         bool // the refused acquire has renewed its owner's place in the queue
+	result         *driver.Result
 }
 
 func encode(o driver.Op) (op, error) {
@@ -44,89 +46,76 @@ func lastIndex(id string) string { return strconv.Itoa(len(id) - 1) }
 // on the same lock are executed in their order. When ctx ends, Do returns at once, but operations
 // already sent may still be executed.
 func (n *Node) Do(ctx context.Context, ops ...driver.Op) []driver.Result {
-	it := newItem(len(ops))
-	for i, o := range ops {
-		var err error
-		if it.ops[i], err = encode(o); err != nil {
-			return failed(len(ops), err)
-		}
+	it, err := newItem(ops)
+	if err == nil {
+		err = n.do(ctx, it)
 	}
-	if err := n.do(ctx, it); err != nil {
-		return failed(len(ops), err)
+	if err != nil {
+		return slices.Repeat([]driver.Result{{Err: err}}, len(ops))
 	}
-	return it.replies
+	return it.results
 }
 
 // Start queues one operation and returns at once. When the result is known, it calls the function
 // finish, on any goroutine. If ctx ends before the operation is sent, it is never sent.
 func (n *Node) Start(ctx context.Context, o driver.Op, finish func(driver.Result)) {
-	it := newItem(1)
-	it.ctx, it.finish = ctx, finish
-	it.deadline, _ = ctx.Deadline()
-	var err error
-	if it.ops[0], err = encode(o); err == nil && !n.requests.Add(it) {
-		err = driver.ErrClosed
+	it, err := newItem([]driver.Op{o})
+	if err == nil {
+		it.ctx, it.finish = ctx, finish
+		it.deadline, _ = ctx.Deadline()
+		if !n.requests.Add(it) {
+			err = driver.ErrClosed
+		}
 	}
 	if err != nil {
 		finish(driver.Result{Err: err})
 	}
 }
 
-func newItem(count int) *item {
+func newItem(ops []driver.Op) (*item, error) {
 	it := &item{}
-	it.ops, it.replies = it.op1[:], it.reply1[:]
-	if count != 1 {
-		it.ops, it.replies = make([]op, count), make([]driver.Result, count)
+	it.ops, it.results = it.op1[:], it.result1[:]
+	if len(ops) != 1 {
+		it.ops, it.results = make([]op, len(ops)), make([]driver.Result, len(ops))
 	}
-	return it
-}
-
-func failed(count int, err error) []driver.Result {
-	replies := make([]driver.Result, count)
-	for i := range replies {
-		replies[i].Err = err
+	for i, o := range ops {
+		var err error
+		if it.ops[i], err = encode(o); err != nil {
+			return nil, err
+		}
+		it.ops[i].result = &it.results[i]
 	}
-	return replies
+	return it, nil
 }
 
-// part is one call of lua/operate.lua. It records which item (request) gets each reply.
-type part struct {
-	*invocation
-	items   []*item
-	indexes []int
-	locks   []string
-	renewed bool // replicas must confirm at least one of the operations
-}
-
-func (n *Node) parts(items []*item) []*part {
-	var parts []*part
-	var open *part
+// operate returns calls of lua/operate.lua for the items' operations. It does not call the script
+// for acquires that [Node.Refuse] refuses.
+func (n *Node) operate(items []*item) (calls []*invocation) {
+	var due []*op
 	refused := n.Refusal()
 	for _, it := range items {
-		for i, o := range it.ops {
+		for i := range it.ops {
+			o := &it.ops[i]
 			if o.kind == "a" && refused != nil {
-				it.replies[i].Err = refused
+				o.result.Err = refused
 				continue
 			}
-			if open == nil || len(open.locks) == n.perScript() {
-				open = &part{}
-				parts = append(parts, open)
-			}
-			open.add(it, i, n.opts.Keys.Lock(o.name))
+			due = append(due, o)
 		}
 	}
-	for _, p := range parts {
-		args := make([]any, 0, 4*len(p.items))
-		mints := false
-		for j, it := range p.items {
+	for ops := range slices.Chunk(due, n.perScript()) {
+		locks, args, mints := make([]string, len(ops)), make([]any, 0, 4*len(ops)), false
+		for i, o := range ops {
+			locks[i] = n.opts.Keys.Lock(o.name)
 			// Pointers are passed, because a value in an interface would be copied to the heap.
-			o := &it.ops[p.indexes[j]]
 			args = append(args, &o.kind, &o.id, &o.ms, &o.tail)
 			mints = mints || o.kind == "a"
 		}
-		p.invocation = n.invoke(operateScript, p.locks, mints, args)
+		v := n.invoke(operateScript, locks, mints, args)
+		v.ops = ops
+		calls = append(calls, v)
 	}
-	return parts
+	return calls
 }
 
 // perScript returns the largest number of locks for one script. In a Cluster it is 1, because all
@@ -138,47 +127,41 @@ func (n *Node) perScript() int {
 	return opsPerScript
 }
 
-func (p *part) add(it *item, i int, lock string) {
-	p.items = append(p.items, it)
-	p.indexes = append(p.indexes, i)
-	p.locks = append(p.locks, lock)
-	kind := it.ops[i].kind
-	p.renewed = p.renewed || confirmed(kind)
-}
-
-// confirmed reports whether replicas must confirm an operation of this kind. They must confirm a
-// release, because a failover that loses the release leaves the lock held. A withdrawal needs no
+// confirmed reports whether replicas must confirm the operation. They must confirm a release,
+// because a failover that loses the release leaves the lock held. A withdrawal needs no
 // confirmation, because the acquire that it undoes often never reached the replicas.
-func confirmed(kind string) bool { return kind != "w" }
+func (o *op) confirmed() bool { return o.kind != "w" }
 
-// deliver stores each reply in its item (request). If unsafe is not nil, replicas may lack the
-// changes. It then replaces each success that replicas must confirm, and each reply to a release.
-func (p *part) deliver(unsafe error) {
-	all, err := p.cmd.Slice()
+func (v *invocation) confirmed() bool { return slices.ContainsFunc(v.ops, (*op).confirmed) }
+
+// deliver stores each reply in the result of its operation. If unsafe is not nil, replicas may lack
+// the changes. It then replaces each success that replicas must confirm, and each reply to a
+// release.
+func (v *invocation) deliver(unsafe error) {
+	all, err := v.cmd.Slice()
 	switch {
 	case err != nil:
 		err = Explain(err)
-	case len(all) != len(p.items):
-		err = fmt.Errorf("%w: %d replies to %d operations", driver.ErrUnavailable, len(all), len(p.items))
+	case len(all) != len(v.ops):
+		err = fmt.Errorf("%w: %d replies to %d operations", driver.ErrUnavailable, len(all), len(v.ops))
 	}
-	for j, it := range p.items {
-		i := p.indexes[j]
-		o, reply := &it.ops[i], &it.replies[i]
+	for i, o := range v.ops {
+		res := o.result
 		if err != nil {
-			reply.Err = err
+			res.Err = err
 			continue
 		}
-		*reply, o.queued = decode(o.name, all[j]), queued(all[j])
-		if refusal, ok := reply.Err.(Refusal); ok {
-			reply.Err = Explain(refusal)
+		*res, o.queued = decode(o.name, all[i]), queued(all[i])
+		if refusal, ok := res.Err.(Refusal); ok {
+			res.Err = Explain(refusal)
 		}
 		if o.kind != "a" {
-			reply.Token = 0
+			res.Token = 0
 		}
 		// If unsafe is not nil, the answer "no such lease" to a release is not reliable. An earlier try
 		// may have released the lease, and a failover may undo that release.
-		if unsafe != nil && confirmed(o.kind) && (reply.Err == nil || o.kind == "d") {
-			*reply = driver.Result{Err: unsafe}
+		if unsafe != nil && o.confirmed() && (res.Err == nil || o.kind == "d") {
+			*res = driver.Result{Err: unsafe}
 		}
 	}
 }

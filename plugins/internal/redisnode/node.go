@@ -110,16 +110,21 @@ func (n *Node) Close(ctx context.Context) error {
 	return nil
 }
 
-func (n *Node) run(ctx context.Context, s *Script, name string, args ...any) (any, error) {
-	return n.call(ctx, n.invoke(s, []string{n.opts.Keys.Lock(name)}, false, args))
+// run calls a script that changes one lease. It returns an error if the script has refused that.
+func (n *Node) run(ctx context.Context, s *Script, name string, args ...any) error {
+	reply, err := n.call(ctx, n.invoke(s, []string{n.opts.Keys.Lock(name)}, false, args))
+	if err != nil {
+		return err
+	}
+	return decode(name, reply).Err
 }
 
 func (n *Node) call(ctx context.Context, v *invocation) (any, error) {
-	it := &item{call: v}
-	if err := n.do(ctx, it); err != nil {
+	if err := n.do(ctx, &item{call: v}); err != nil {
 		return nil, err
 	}
-	return it.reply, it.err
+	reply, err := v.cmd.Result()
+	return reply, Explain(err)
 }
 
 // invoke returns a call of the script s. It puts the common arguments of all scripts before args;
@@ -134,40 +139,25 @@ func (n *Node) invoke(s *Script, locks []string, mints bool, args []any) *invoca
 
 // Proclaim replaces the published value of a lease; see driver.Lock.
 func (n *Node) Proclaim(ctx context.Context, r driver.Request) error {
-	reply, err := n.run(ctx, proclaimScript, r.Name, LeaseID(r.Owner, r.Token), string(r.Value))
-	if err != nil {
-		return err
-	}
-	return decode(r.Name, reply).Err
+	return n.run(ctx, proclaimScript, r.Name, LeaseID(r.Owner, r.Token), string(r.Value))
 }
 
 // Break ends the lease with this token; see driver.Admin.
 func (n *Node) Break(ctx context.Context, name string, token uint64) error {
-	reply, err := n.run(ctx, breakScript, name, strconv.FormatUint(token, 10))
-	if err != nil {
-		return err
-	}
-	return decode(name, reply).Err
+	return n.run(ctx, breakScript, name, strconv.FormatUint(token, 10))
 }
 
 // Inspect returns the holder of the lock with the given name.
 func (n *Node) Inspect(ctx context.Context, name string) (driver.Holder, error) {
-	return n.inspectOne(ctx, name, "0")
-}
-
-func (n *Node) inspectOne(ctx context.Context, name, observe string) (driver.Holder, error) {
-	holders, err := n.inspect(ctx, []string{name}, observe)
-	if err != nil {
-		return driver.Holder{}, err
-	}
-	return holders[0], nil
+	holders, err := n.inspect(ctx, "0", name)
+	return holders[0], err
 }
 
 // InspectAll calls emit with the holder of each held lock in names, until emit
 // returns false. It does not read all locks at the same instant.
 func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.Holder) bool) error {
 	for chunk := range slices.Chunk(names, n.perScript()) {
-		holders, err := n.inspect(ctx, chunk, "0")
+		holders, err := n.inspect(ctx, "0", chunk...)
 		if err != nil {
 			return err
 		}
@@ -180,28 +170,28 @@ func (n *Node) InspectAll(ctx context.Context, names []string, emit func(driver.
 	return nil
 }
 
-// inspect reads the holders of locks. If observe is "1", all hosts then publish changes of locks
-// for some seconds. This applies to all locks with the prefix or, in a Cluster, in the same slot.
-func (n *Node) inspect(ctx context.Context, names []string, observe string) ([]driver.Holder, error) {
-	locks := make([]string, len(names))
+// inspect reads the holders of locks. Without an error, it returns a holder for each name. If
+// observe is "1", all hosts then publish changes of locks for some seconds. This applies to all
+// locks with the prefix or, in a Cluster, in the same slot.
+func (n *Node) inspect(ctx context.Context, observe string, names ...string) ([]driver.Holder, error) {
+	holders, locks := make([]driver.Holder, len(names)), make([]string, len(names))
 	for i, name := range names {
 		locks[i] = n.opts.Keys.Lock(name)
 	}
 	reply, err := n.call(ctx, n.invoke(inspectScript, locks, false, []any{observe}))
 	if err != nil {
-		return nil, err
+		return holders, err
 	}
-	replies, ok := reply.([]any)
-	if !ok || len(replies) != len(names) {
-		return nil, ErrReply(reply)
+	replies := FieldsOf(reply)
+	if len(replies) != len(names) {
+		return holders, ErrReply(reply)
 	}
-	holders := make([]driver.Holder, len(names))
 	for i, name := range names {
 		if holders[i], err = decodeHolder(name, replies[i]); err != nil {
-			return nil, err
+			break
 		}
 	}
-	return holders, nil
+	return holders, err
 }
 
 // ErrReply returns the error for a reply that has an unexpected form.

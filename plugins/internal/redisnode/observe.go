@@ -18,8 +18,8 @@ func (n *Node) Observe(ctx context.Context, name string, every time.Duration, em
 	changes, stop := n.Wakeups.listen(ctx, n.opts.Keys.changeChannel(name))
 	defer stop()
 	return kit.Follow(ctx, every, func() (driver.Holder, <-chan struct{}, error) {
-		h, err := n.inspectOne(ctx, name, "1")
-		return h, changes, err
+		holders, err := n.inspect(ctx, "1", name)
+		return holders[0], changes, err
 	}, emit)
 }
 

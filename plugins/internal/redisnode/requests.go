@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -18,11 +19,8 @@ const maxPerTrip = 1024
 type item struct {
 	kit.Ticket
 	ops     []op
-	replies []driver.Result
-
-	call  *invocation
-	reply any
-	err   error
+	results []driver.Result
+	call    *invocation
 
 	deadline time.Time // zero if there is no deadline
 
@@ -30,9 +28,9 @@ type item struct {
 	ctx    context.Context
 	finish func(driver.Result)
 
-	// op1 and reply1 are the memory for ops and replies if there is only one operation.
-	op1    [1]op
-	reply1 [1]driver.Result
+	// op1 and result1 are the memory for ops and results if there is only one operation.
+	op1     [1]op
+	result1 [1]driver.Result
 }
 
 // size returns the number of the item's operations, or 1 for a call of a script. An item's
@@ -41,7 +39,7 @@ func (it *item) size() int { return max(1, len(it.ops)) }
 
 func (it *item) end() {
 	if it.finish != nil {
-		it.finish(it.replies[0])
+		it.finish(it.results[0])
 		return
 	}
 	it.End()
@@ -78,7 +76,7 @@ func (n *Node) serve(items []*item, _ func()) {
 	due := items[:0:len(items)]
 	for _, it := range items {
 		if it.finish != nil && it.ctx.Err() != nil {
-			it.replies[0].Err = unsent(it.ctx)
+			it.results[0].Err = unsent(it.ctx)
 			it.end()
 			continue
 		}
@@ -100,9 +98,9 @@ func (n *Node) serve(items []*item, _ func()) {
 func (n *Node) updateWaiters(it *item, sent time.Time) {
 	for i := range it.ops {
 		switch o := &it.ops[i]; {
-		case o.kind == "w", o.kind == "a" && it.replies[i].Err == nil:
+		case o.kind == "w", o.kind == "a" && o.result.Err == nil:
 			n.Wakeups.Leave(o.id)
-		case o.kind == "a" && errors.Is(it.replies[i].Err, driver.ErrHeld):
+		case o.kind == "a" && errors.Is(o.result.Err, driver.ErrHeld):
 			n.Wakeups.refused(o.id, sent, o.queued)
 		}
 	}
@@ -111,29 +109,19 @@ func (n *Node) updateWaiters(it *item, sent time.Time) {
 func (n *Node) roundTrip(items []*item) {
 	ctx, cancel := tripContext(items)
 	defer cancel()
-	parts := n.parts(items)
-	calls := make([]*invocation, 0, len(parts)+len(items))
-	renewed := false
-	for _, p := range parts {
-		calls = append(calls, p.invocation)
-		renewed = renewed || p.renewed
-	}
+	calls := n.operate(items)
 	for _, it := range items {
 		if it.call != nil {
 			calls = append(calls, it.call)
 		}
 	}
-	var unsafe error
-	if len(calls) > 0 {
-		unsafe = n.exec(ctx, calls, renewed)
+	if len(calls) == 0 {
+		return
 	}
-	for _, p := range parts {
-		p.deliver(unsafe)
-	}
-	for _, it := range items {
-		if it.call != nil {
-			it.reply, it.err = it.call.cmd.Result()
-			it.err = Explain(it.err)
+	unsafe := n.exec(ctx, calls)
+	for _, c := range calls {
+		if c.ops != nil {
+			c.deliver(unsafe)
 		}
 	}
 }
@@ -157,26 +145,15 @@ func tripContext(items []*item) (context.Context, context.CancelFunc) {
 // the script's text. If a reply says that the server does not serve, exec sends the call again over
 // another connection. In both cases the first try has changed nothing. The returned error only says
 // that replicas may lack the changes. Each call has its own error.
-func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) error {
+func (n *Node) exec(ctx context.Context, calls []*invocation) error {
 	var before error // the error about replicas, for the calls that are not repeated
 	for again := false; ; again = true {
 		sent := time.Now()
-		unsafe := errors.Join(before, n.send(ctx, calls, false, renewed))
-		var unknown []*invocation
-		for _, c := range calls {
-			if c.unknownScript() {
-				unknown = append(unknown, c)
-			}
+		unsafe := errors.Join(before, n.send(ctx, calls, false))
+		if unknown := only(calls, (*invocation).unknownScript); len(unknown) > 0 {
+			unsafe = errors.Join(unsafe, n.send(ctx, unknown, true))
 		}
-		if len(unknown) > 0 {
-			unsafe = errors.Join(unsafe, n.send(ctx, unknown, true, renewed))
-		}
-		var astray []*invocation
-		for _, c := range calls {
-			if n.astray(c, sent) {
-				astray = append(astray, c)
-			}
-		}
+		astray := only(calls, func(c *invocation) bool { return n.astray(c, sent) })
 		if len(astray) == 0 || again {
 			return unsafe
 		}
@@ -185,6 +162,15 @@ func (n *Node) exec(ctx context.Context, calls []*invocation, renewed bool) erro
 		}
 		calls = astray
 	}
+}
+
+func only(calls []*invocation, which func(*invocation) bool) (these []*invocation) {
+	for _, c := range calls {
+		if which(c) {
+			these = append(these, c)
+		}
+	}
+	return these
 }
 
 // astray reports whether to send the call c again, because the reply says that the server does not
@@ -208,21 +194,27 @@ func (n *Node) astray(c *invocation, sent time.Time) bool {
 // AstrayInside returns the first error in a script's reply for which [Astray] returns true, or nil.
 // Such an error did not stop the script.
 func AstrayInside(reply any) error {
-	all := FieldsOf(reply)
-	for _, one := range all {
-		if f := FieldsOf(one); f.Number(0) == CodeRefused && Astray(Refusal(f.Text(1))) {
-			return Refusal(f.Text(1))
-		}
+	f := FieldsOf(reply)
+	if f.Number(0) == CodeRefused && Astray(Refusal(f.Text(1))) {
+		return Refusal(f.Text(1))
 	}
-	if all.Number(0) == CodeRefused && Astray(Refusal(all.Text(1))) {
-		return Refusal(all.Text(1))
+	for _, one := range f {
+		if err := AstrayInside(one); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed bool) error {
+// send sends calls of scripts, by the scripts' texts if whole is true. It returns an error if too
+// few replicas confirm the changes. If go-redis gets no connection for a pipeline, Exec returns an
+// error that no call has. So send stores this error in each call without a result.
+func (n *Node) send(ctx context.Context, calls []*invocation, whole bool) error {
 	replicas := n.opts.WaitReplicas
-	if len(calls) == 1 && (replicas == 0 || !renewed) {
+	if !slices.ContainsFunc(calls, (*invocation).confirmed) {
+		replicas = 0
+	}
+	if len(calls) == 1 && replicas == 0 {
 		calls[0].send(ctx, n.client, whole)
 		return nil
 	}
@@ -230,12 +222,19 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 	for _, c := range calls {
 		c.send(ctx, pipe, whole)
 	}
-	if replicas == 0 || !renewed {
-		flush(ctx, pipe, calls)
+	var ack *goredis.Cmd
+	if replicas > 0 {
+		ack = pipe.Do(ctx, "wait", replicas, n.opts.WaitTimeout.Milliseconds())
+	}
+	_, err := pipe.Exec(ctx)
+	for _, c := range calls {
+		if err != nil && c.cmd.Err() == nil && c.cmd.Val() == nil {
+			c.cmd.SetErr(err)
+		}
+	}
+	if ack == nil {
 		return nil
 	}
-	ack := pipe.Do(ctx, "wait", replicas, n.opts.WaitTimeout.Milliseconds())
-	flush(ctx, pipe, calls)
 	got, err := ack.Int64()
 	if err != nil {
 		return fmt.Errorf("%w: not known whether replicas have it (WAIT): %w", driver.ErrUnavailable, err)
@@ -245,15 +244,4 @@ func (n *Node) send(ctx context.Context, calls []*invocation, whole, renewed boo
 			driver.ErrUnavailable, got, replicas, n.opts.WaitTimeout)
 	}
 	return nil
-}
-
-// flush sends a pipeline. If go-redis gets no connection, Exec returns an error that no call has.
-// So flush stores this error in each call without a result.
-func flush(ctx context.Context, pipe goredis.Pipeliner, calls []*invocation) {
-	_, err := pipe.Exec(ctx)
-	for _, c := range calls {
-		if err != nil && c.cmd.Err() == nil && c.cmd.Val() == nil {
-			c.cmd.SetErr(err)
-		}
-	}
 }

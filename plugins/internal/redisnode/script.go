@@ -79,6 +79,7 @@ type invocation struct {
 	script *Script
 	keys   []string
 	args   []any
+	ops    []*op // the operations of a call of lua/operate.lua
 	cmd    onceCmd
 }
 
