@@ -101,7 +101,7 @@ func (c *connection) lookAgain(ctx context.Context) error {
 
 // late makes a timeout error say that node_timeout is the time limit for a reply.
 func (c *connection) late(err error) error {
-	if !timedOut(err) {
+	if !redisnode.TimedOut(err) {
 		return err
 	}
 	return fmt.Errorf("no reply within node_timeout (%v), which must be longer than a round trip to %s takes: %w",

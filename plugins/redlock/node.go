@@ -275,9 +275,7 @@ func (n *node) quarantine(q quarantine) {
 
 // refuse records why the server must not grant locks. If err is nil, the server may grant locks.
 func (n *node) refuse(err error) {
-	was := n.store.Refusal()
-	n.store.Refuse(err)
-	if (was == nil) == (err == nil) {
+	if !n.store.Refuse(err) {
 		return
 	}
 	n.b.changed.Up()
@@ -340,7 +338,7 @@ func (n *node) run(ctx context.Context) {
 		}
 		if was == up {
 			pause = 0
-			if !timedOut(err) {
+			if !redisnode.TimedOut(err) {
 				// The node closed the connection, because it restarted or because the connection was idle. In
 				// both cases it will soon accept a new connection.
 				n.start(n.b.opts.NodeTimeout)
@@ -356,9 +354,4 @@ func (n *node) run(ctx context.Context) {
 			return
 		}
 	}
-}
-
-func timedOut(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }

@@ -95,7 +95,7 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 		if err != nil {
 			return nil, &DialError{Addr: addr, Err: err}
 		}
-		c := &serverConn{Conn: polled(conn), addr: addr, end: end, link: link{links: links, made: made}}
+		c := &serverConn{Conn: polled(conn), links: links, addr: addr, made: made, end: end}
 		if ctx.Value(closeWithContext{}) != nil {
 			c.wakeups = true
 			context.AfterFunc(ctx, func() { _ = c.Close() })
@@ -110,10 +110,19 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 // Until then, a TLS 1.3 server may still refuse the client's certificate.
 type serverConn struct {
 	net.Conn
+	links   *Links
 	addr    string
+	made    time.Time
 	end     time.Time // deadline of the first reply
 	replied bool      // the server has sent something
-	link
+	wakeups bool
+	left    atomic.Bool // links has given up the connection
+
+	// run is the server's run id, guarded by links.mu. Until the run id is known, the head field
+	// collects the first bytes of the replies.
+	run     string
+	labeled bool
+	head    []byte
 }
 
 // SetReadDeadline implements net.Conn. The first reply must come within dial_timeout.
@@ -291,25 +300,12 @@ func (l *Links) remove(c *serverConn) {
 	delete(l.open, c)
 }
 
-type link struct {
-	links   *Links
-	made    time.Time
-	wakeups bool
-	left    atomic.Bool
-
-	// run is the server's run id, guarded by links.mu. Until the run id is known, the head field
-	// collects the first bytes of the replies.
-	run     string
-	labeled bool
-	head    []byte
-}
-
 // mostHead is the number of bytes searched for the run id, which some managed servers never send.
 const mostHead = 16 << 10
 
 // label finds the server's run id in the first bytes that the server sends: the replies to the
 // login and to INFO. Each call gets the next bytes (p), because the replies may come in pieces.
-func (c *link) label(p []byte) {
+func (c *serverConn) label(p []byte) {
 	if !c.links.Labels || c.labeled {
 		return
 	}
@@ -349,8 +345,8 @@ func (c *serverConn) Close() error {
 	return c.Conn.Close()
 }
 
-// silentServer reports whether err is a timeout, which means that no reply came.
-func silentServer(err error) bool {
-	var timeout net.Error
-	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+// TimedOut reports whether err is a timeout, which means that no reply came.
+func TimedOut(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +58,6 @@ type Node struct {
 
 	// Turned is signalled when [Node.Refuse] begins or ends the refusal of acquires.
 	Turned   kit.Broadcast
-	refusing sync.Mutex            // lets one Refuse run at a time
 	refusal  atomic.Pointer[error] // nil until the first Refuse
 	policies policies
 }
@@ -76,14 +74,14 @@ func NewNode(client goredis.UniversalClient, opts Options) *Node {
 	return n
 }
 
-// Refuse makes acquires fail with err, without a request to the server. Refuse(nil) ends that.
-func (n *Node) Refuse(err error) {
-	n.refusing.Lock()
-	defer n.refusing.Unlock()
-	if (n.Refusal() == nil) != (err == nil) {
-		n.refusal.Store(&err)
+// Refuse makes acquires fail with err, without a request to the server. Refuse(nil) ends that. The
+// result turned reports whether the refusal of acquires begins or ends.
+func (n *Node) Refuse(err error) (turned bool) {
+	was := n.refusal.Swap(&err)
+	if turned = (was == nil || *was == nil) != (err == nil); turned {
 		n.Turned.Up()
 	}
+	return turned
 }
 
 // Refusal returns the error with which acquires are refused, or nil if they are not refused.
@@ -97,7 +95,8 @@ func (n *Node) Refusal() error {
 // Close makes new requests fail with driver.ErrClosed, waits for requests under way, and closes the
 // client.
 func (n *Node) Close(ctx context.Context) error {
-	n.Wakeups.close()
+	n.Wakeups.background.End()
+	n.Wakeups.background.Wait()
 	// If ctx ends, the client is closed. This ends the requests that still wait for replies.
 	stop := context.AfterFunc(ctx, func() { _ = n.client.Close() })
 	n.requests.Close()

@@ -185,7 +185,7 @@ func (n *Node) astray(c *invocation, sent time.Time) bool {
 		err = AstrayInside(c.cmd.Val())
 	}
 	away := Astray(err)
-	if away || silentServer(err) && time.Since(sent) >= n.opts.Silence {
+	if away || TimedOut(err) && time.Since(sent) >= n.opts.Silence {
 		n.opts.Links.Leave(sent)
 	}
 	return away

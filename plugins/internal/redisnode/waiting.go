@@ -56,8 +56,8 @@ func (n *Node) Wait(ctx context.Context, r driver.Request, most time.Duration, m
 	end := time.NewTimer(most)
 	defer end.Stop()
 	for {
-		place := n.enter(r)
-		if !n.Wakeups.inQueue(place) {
+		place, queued := n.enter(r)
+		if !queued {
 			free, left, err := n.enqueue(ctx, r)
 			if free || err != nil {
 				return free, g, err
@@ -147,12 +147,15 @@ func (n *Node) take(r driver.Request) driver.Grant {
 
 // enter returns what this process knows about r.Owner's place in the queue. If the queue grants
 // locks, enter also starts the signs of life of this process.
-func (n *Node) enter(r driver.Request) *waiting {
+//
+// The result queued reports whether the owner is certainly in the queue. The store must have
+// confirmed that within the last refreshEvery, and the connection for pushes must not have broken
+// since then. If so, Wait sends no request, because the store will send a push.
+func (n *Node) enter(r driver.Request) (wt *waiting, queued bool) {
 	w := n.Wakeups
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wt := w.waiters[r.Owner]
-	if wt == nil {
+	if wt = w.waiters[r.Owner]; wt == nil {
 		wt = &waiting{lock: n.opts.Keys.Lock(r.Name), woken: make(chan struct{}, 1)}
 		w.waiters[r.Owner] = wt
 	}
@@ -160,7 +163,7 @@ func (n *Node) enter(r driver.Request) *waiting {
 	if n.opts.Turns == nil && !w.signing {
 		w.signing = w.background.Go(n.signs)
 	}
-	return wt
+	return wt, w.link.Up && wt.epoch == w.link.Epoch && time.Since(wt.queued) < refreshEvery
 }
 
 // Leave forgets the owner's place in the queue. Call it after a grant or a withdrawal.
@@ -204,15 +207,6 @@ func (w *Wakeups) entered(owner string, sent time.Time, epoch int) {
 	if wt := w.waiters[owner]; wt != nil {
 		wt.queued, wt.epoch = sent, epoch
 	}
-}
-
-// inQueue reports whether the owner of wt is certainly in the queue. The store must have confirmed
-// that within the last refreshEvery, and the connection for pushes must not have broken since then.
-// If so, Wait sends no request, because the store will send a push.
-func (w *Wakeups) inQueue(wt *waiting) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.link.Up && wt.epoch == w.link.Epoch && time.Since(wt.queued) < refreshEvery
 }
 
 func (w *Wakeups) forgetLost() {

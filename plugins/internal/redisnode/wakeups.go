@@ -56,11 +56,6 @@ func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
 	}
 }
 
-func (w *Wakeups) close() {
-	w.background.End()
-	w.background.Wait()
-}
-
 // Link returns the state of the connection, and a channel that is closed when
 // the state changes. It opens the connection if necessary.
 func (w *Wakeups) Link() (Link, <-chan struct{}) {
@@ -142,11 +137,10 @@ func (w *Wakeups) session(ctx context.Context) error {
 	swept := time.Now()
 	for silent := 0; ; {
 		msg, err := ps.ReceiveTimeout(ctx, w.pingEvery)
-		var timeout interface{ Timeout() bool }
 		switch {
 		case err == nil:
 			silent = 0
-		case errors.As(err, &timeout) && timeout.Timeout() && silent < 2 && ctx.Err() == nil:
+		case TimedOut(err) && silent < 2 && ctx.Err() == nil:
 			silent++
 			if err := ps.Ping(ctx); err != nil {
 				return err
