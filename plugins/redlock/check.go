@@ -21,7 +21,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
 	}
-	o := b.operation("check", driver.Request{Name: "~"}, kindCheck, b.id)
+	o := b.operation("check", driver.Request{Name: "~", Owner: b.id}, kindCheck, "")
 	o.now.key, o.now.quorum = b.keys.Nobody(), 0
 	if err := b.do(ctx, o.decided(o.verdict))[0].Err; errors.Is(err, driver.ErrClosed) {
 		return err

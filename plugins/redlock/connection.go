@@ -72,7 +72,7 @@ func (c *connection) next(ctx context.Context) (bool, error) {
 	batch := taken[:0]
 	for _, b := range taken {
 		if refusal != nil && b.grantee != "" {
-			c.n.fail(b, vote{answer: unsent, err: refusal})
+			c.n.answer(b, vote{answer: unsent, err: refusal})
 			continue
 		}
 		batch = append(batch, b)
@@ -134,12 +134,12 @@ func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 			v.answer = unsent
 		}
 		for _, b := range batch {
-			c.n.fail(b, v)
+			c.n.answer(b, v)
 		}
 		return err
 	}
 	for i, b := range batch {
-		c.n.answered(b, decode(b.kind, answers[i]))
+		c.n.answer(b, decode(b.kind, answers[i]))
 	}
 	if c.marker != "" && admitted != (c.n.held.episode == "") {
 		return c.late(c.checkQuarantine(c.soon(ctx)))

@@ -140,7 +140,7 @@ func (n *node) leave(from state, cause error) {
 		n.b.log.Warn("node is left out", "node", n.addr, "cause", cause)
 	}
 	for _, b := range refused {
-		n.fail(b, vote{answer: unsent, err: cause})
+		n.answer(b, vote{answer: unsent, err: cause})
 	}
 }
 
@@ -170,7 +170,7 @@ func (n *node) enqueue(requests ...*quorumRequest) {
 		n.mu.Unlock()
 		for _, b := range requests {
 			if b.asks(n.index) {
-				n.fail(b, vote{answer: unsent, err: cause})
+				n.answer(b, vote{answer: unsent, err: cause})
 			}
 		}
 		return
@@ -206,26 +206,17 @@ func (n *node) take() []*quorumRequest {
 	return taken
 }
 
-// fail delivers v in place of a vote, because the node did not vote on the request b. If b ends a
-// lease or an attempt, fail keeps b, and b is sent again later.
-func (n *node) fail(b *quorumRequest, v vote) {
-	n.mu.Lock()
-	if v.answer == unknown && b.grantee != "" {
-		n.uncertain.Put(b.grantee, struct{}{})
-	}
-	if b.givesUp() {
-		n.retryLater(b)
-	}
-	n.mu.Unlock()
-	b.deliver(n.index, v)
-}
-
-// answered delivers the node's vote v on the request b. If b ends a lease or an attempt, and the
-// node refused b, then b is sent again later.
-func (n *node) answered(b *quorumRequest, v vote) {
-	if v.answer == unknown && b.givesUp() {
+// answer delivers the node's vote v on the request b, or the reason why there is no vote. If b ends
+// a lease or an attempt, and the node has not done that, then b is sent again later.
+func (n *node) answer(b *quorumRequest, v vote) {
+	if v.absent() {
 		n.mu.Lock()
-		n.retryLater(b)
+		if v.answer == unknown && b.grantee != "" {
+			n.uncertain.Put(b.grantee, struct{}{})
+		}
+		if b.givesUp() {
+			n.retryLater(b)
+		}
 		n.mu.Unlock()
 	}
 	b.deliver(n.index, v)
@@ -237,7 +228,7 @@ func (n *node) retryLater(b *quorumRequest) {
 		n.retries[0] = nil
 		n.retries = n.retries[1:]
 	}
-	n.retries = append(n.retries, n.b.later(b))
+	n.retries = append(n.retries, n.b.retryOf(b))
 }
 
 // hurry makes the node's goroutine send the missed requests (retries) now. It reports whether

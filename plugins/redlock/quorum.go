@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"strconv"
 	"sync"
 	"time"
 
@@ -113,28 +112,6 @@ func (b *quorumRequest) givesUp() bool {
 	return b.kind == kindUndo || b.kind == kindWithdraw || b.kind == kindRelease || b.kind == kindBreak
 }
 
-// text returns the request's third argument for the script, after kind and milliseconds.
-func (b *quorumRequest) text() string {
-	switch b.kind {
-	case kindInspect, kindWake:
-		return ""
-	case kindCheck:
-		return b.rest
-	case kindOver:
-		return b.owner
-	case kindUndo:
-		if b.ms == 0 {
-			return b.rest
-		}
-		return b.owner + " "
-	case kindWithdraw, kindLeave:
-		return b.owner + " "
-	case kindBreak:
-		return strconv.FormatUint(b.token, 10)
-	}
-	return redisnode.LeaseID(b.owner, b.token) + b.rest
-}
-
 // hints returns three arguments that make lua/vote.lua faster. Two are the lowest and the highest
 // guessed token of the acquires in batch. The third is the index of the last byte in the texts of
 // all requests except acquires, if these texts have the same length.
@@ -161,9 +138,15 @@ func hints(batch []*quorumRequest) (lowest, highest, index any) {
 	return first, last, length - 1
 }
 
-// open prepares the request before it is sent to n nodes.
+// encode sets the script's arguments. All scripts get the owner and the token, even if they need
+// only one of them.
+func (b *quorumRequest) encode() {
+	b.argv = [3]any{string(b.kind), b.ms, redisnode.LeaseID(b.owner, b.token) + b.rest}
+}
+
+// open prepares the request before it is sent to n nodes, whose votes then count.
 func (b *quorumRequest) open(n int) {
-	b.argv = [3]any{string(b.kind), b.ms, b.text()}
+	b.encode()
 	b.votes = make([]vote, n)
 	b.left = n
 	b.decided = make(chan struct{})
@@ -187,14 +170,17 @@ func (b *quorumRequest) open(n int) {
 
 func (b *quorumRequest) asks(node int) bool { return b.targets == nil || b.targets[node] }
 
-// deliver records a node's vote. It is called once for each node that was asked.
+// deliver records a node's vote, unless no caller waits for the votes (see Backend.tell). It is
+// called once for each node that was asked.
 func (b *quorumRequest) deliver(node int, v vote) {
 	b.mu.Lock()
-	b.votes[node] = v
-	b.left--
-	if !b.over && b.complete() {
-		b.over = true
-		close(b.decided)
+	if b.votes != nil {
+		b.votes[node] = v
+		b.left--
+		if !b.over && b.complete() {
+			b.over = true
+			close(b.decided)
+		}
 	}
 	follow := b.follow
 	b.mu.Unlock()
@@ -211,30 +197,17 @@ func (b *quorumRequest) complete() bool {
 	if b.quorum == 0 {
 		return false
 	}
-	yes, no, refused, late, open := 0, 0, 0, 0, 0
-	for _, v := range b.votes {
-		switch {
-		case v.answer == pending:
-			late++
-		case v.yes():
-			yes++
-		case v.no():
-			no++
-		case v.answer == missing:
-			open++
-		case v.answer == withdrawn:
-			refused++
-		}
-	}
 	most := len(b.votes) - b.quorum // if more nodes vote no, the request cannot get a quorum
-	if no > most || refused > most {
+	if count(b.votes, vote.no) > most || count(b.votes, is(withdrawn)) > most {
 		return true
 	}
 	if b.kind == kindAcquire && b.queue >= 0 && b.votes[b.queue].answer == missing {
 		return false
 	}
+	granted, open := count(b.votes, vote.yes), count(b.votes, is(missing))
+	accepted := granted - count(b.votes, is(pending))
 	// Wait while a quorum may still accept the guessed token, because that saves the second round.
-	return yes >= b.quorum || yes+late >= b.quorum && yes+open < b.quorum
+	return accepted >= b.quorum || granted >= b.quorum && accepted+open < b.quorum
 }
 
 func (b *quorumRequest) result() []vote {

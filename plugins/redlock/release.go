@@ -125,24 +125,17 @@ func (b *Backend) wakeAt(name string) func(node int, v vote) {
 	}
 }
 
-// tell sends the request x to one node, without waiting for the answer.
+// tell sends the request x to one node. It does not wait for the vote, which only x.follow gets.
 func (b *Backend) tell(node int, x *quorumRequest) {
-	x.open(len(b.nodes))
+	x.encode()
 	b.nodes[node].enqueue(x)
 }
 
-// retryOf returns the request that is sent, instead of x, to a node that missed x.
+// retryOf returns the request that is sent, instead of x, to a node that missed x. A release
+// becomes an undo with a tombstone, because a late acquire by the owner may still arrive. The undo
+// of a failed attempt leaves no tombstone, because the owner may ask again. A release with Keep
+// keeps the lock only for the rest of Keep.
 func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
-	y := b.later(x)
-	y.open(len(b.nodes))
-	return y
-}
-
-// later returns the same request as retryOf, but without memory for votes, because thousands of
-// requests may be kept for an unreachable node. A release becomes an undo with a tombstone, because
-// a late acquire by the owner may still arrive. The undo of a failed attempt leaves no tombstone,
-// because the owner may ask again. A release with Keep keeps the lock only for the rest of Keep.
-func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	y := &quorumRequest{
 		kind: x.kind, key: x.key, owner: x.owner, token: x.token, ms: x.ms, rest: x.rest, until: x.until, kept: x.kept,
 	}
@@ -157,6 +150,7 @@ func (b *Backend) later(x *quorumRequest) *quorumRequest {
 	default:
 		y.kind, y.ms = kindUndo, redisnode.TombstoneFor.Milliseconds()
 	}
+	y.encode()
 	return y
 }
 

@@ -78,8 +78,7 @@ func (o *operation) repairFrom(source, target int, after time.Duration) {
 	b.sending.Lock()
 	b.repairing[r.Owner]++
 	b.sending.Unlock()
-	look := &quorumRequest{kind: kindInspect, key: key, targets: make([]bool, len(b.nodes))}
-	look.targets[source] = true
+	look := &quorumRequest{kind: kindInspect, key: key}
 	look.each(func(_ int, v vote) {
 		b.sending.Lock()
 		defer b.sending.Unlock()

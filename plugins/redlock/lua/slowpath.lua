@@ -128,15 +128,15 @@ function other.i(key)
   return {0, value or '', call('PTTL', key), count(read_queue(key))}
 end
 
--- c: check. Uses every command but changes nothing. The text is a channel.
-function other.c(key, _, channel)
-  use_all(key, channel)
+-- c: check. Uses every command but changes nothing. The owner stands for a channel.
+function other.c(key, _, text)
+  use_all(key, (split(text)))
   return DONE
 end
 
--- o: over. Replies whether the owner, which is the text, has a tombstone.
-function other.o(key, _, owner)
-  return has_tombstone(owner) and DONE or not_held(key)
+-- o: over. Replies whether the owner has a tombstone.
+function other.o(key, _, text)
+  return has_tombstone((split(text))) and DONE or not_held(key)
 end
 
 -- d: release. The text is that of r. With milliseconds, the lock stays taken for at most that time.
@@ -159,12 +159,13 @@ function other.d(key, keep_ms, text)
   return DONE
 end
 
--- u: undo. Ends what an owner still holds after its release; w does this for a withdrawal. For u, w
--- and l, the text is the owner and a space. The owner also gets a tombstone, because its request
--- may still be on its way. The undo of one attempt, which has no milliseconds, is in vote.lua.
+-- u: undo. Ends what an owner still holds after its release, with any token; w does this for a
+-- withdrawal. The owner also gets a tombstone, because its request may still be on its way. The
+-- undo of one attempt, which has no milliseconds, is in vote.lua.
 function other.u(key, tombstone_ms, text)
-  put_tombstone(string.sub(text, 1, -2), tonumber(tombstone_ms))
-  if not holds(key, text) then return DONE end
+  local owner = split(text)
+  put_tombstone(owner, tonumber(tombstone_ms))
+  if not holds(key, owner .. ' ') then return DONE end
   call('DEL', key)
   changed(key)
   return ended(key)
@@ -172,21 +173,21 @@ end
 
 -- w: withdraw. Does what u does, and also gives up the place in the queue.
 function other.w(key, tombstone_ms, text)
-  if queued > now then leave(key, string.sub(text, 1, -2)) end
+  if queued > now then leave(key, (split(text))) end
   other.u(key, tombstone_ms, text)
   return ended(key)
 end
 
 -- l: leave the queue, after a grant.
 function other.l(key, _, text)
-  if queued > now then leave(key, string.sub(text, 1, -2)) end
+  if queued > now then leave(key, (split(text))) end
   return DONE
 end
 
--- b: break the lease whose token is the text.
+-- b: break the lease with the token. The text is like that of r, without an owner.
 function other.b(key, _, text)
   local value = holder(key)
-  if string.match(value, '^[%w_-]+ (%d+) %d+:') ~= text then return not_held(key) end
+  if string.match(value, '^[%w_-]+ (%d+) %d+:') ~= string.match(text, '%d+') then return not_held(key) end
   call('DEL', key)
   changed(key)
   return ended(key)

@@ -1,6 +1,6 @@
 -- Executes a batch of requests on one node in one step, and answers each of them. KEYS has the
 -- marker key and then the lock keys. ARGV after the head: the marker that this node must have (""
--- for none), three hints, and for each lock key a kind, milliseconds and a text.
+-- for none), three hints, and for each lock key a kind, milliseconds and a text, "owner token rest".
 --
 -- The first two hints are the lowest and the highest token that acquires of this batch guess, or 0
 -- without acquires. The third is the index of the last byte in each other request's text, or "" if
@@ -70,7 +70,7 @@ for n = 2, #KEYS do
     end
   elseif (kind == 'r' or kind == 'd' and ms == '0')
     and try('GETRANGE', key, '0', index == '' and #text - 1 or index) == text
-    -- The text of an undo lists the possible beginnings of its attempt's value, each after a
+    -- The rest of an undo's text lists the possible beginnings of its attempt's value, each after a
     -- newline. A beginning has at most 82 characters.
     or kind == 'u' and ms == '0'
     and string.find(text, '\n' .. (string.match(tostring(try('GETRANGE', key, '0', '81')), '^[%w_-]+ %d+ ') or '\n'), 1, true) then
