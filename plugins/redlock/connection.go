@@ -21,7 +21,6 @@ import (
 type connection struct {
 	n      *node
 	conn   *goredis.Conn
-	server redisnode.Server
 	marker string // the text that must be in the node's hash at markerKey; "" if quarantine is off
 	args   []any
 	looked time.Time // when the server's settings were last read
@@ -48,7 +47,7 @@ func (c *connection) serve(ctx context.Context) error {
 		select {
 		case <-c.n.more:
 		case <-look.C:
-			if err := c.look(ctx); err != nil {
+			if err := c.vote(ctx, nil); err != nil {
 				return err
 			}
 		case <-c.n.b.background.Done():
@@ -87,7 +86,7 @@ func (c *connection) next(ctx context.Context) (bool, error) {
 // the connection stays open. A replica, for example, answers reads but cannot vote.
 func (c *connection) lookAgain(ctx context.Context) error {
 	c.looked = time.Now()
-	s, err := c.server.ReadAgain(c.soon(ctx), c.conn)
+	s, err := c.n.server.ReadAgain(c.soon(ctx), c.conn)
 	if err != nil {
 		return c.late(err)
 	}
@@ -108,7 +107,7 @@ func (c *connection) late(err error) error {
 		c.n.b.opts.NodeTimeout, c.n.addr, redisnode.Explain(err))
 }
 
-// pause returns the time to wait for requests before the look method asks the node for its clock.
+// pause returns the time to wait for requests before the node is asked for its clock.
 func (c *connection) pause() time.Duration {
 	if q := &c.n.held; q.episode != "" {
 		return max(0, min(lookEvery, time.Until(q.next)))
@@ -116,16 +115,9 @@ func (c *connection) pause() time.Duration {
 	return lookEvery
 }
 
-// look reads the node's clock. During a quarantine, look checks whether the quarantine is over.
-func (c *connection) look(ctx context.Context) error {
-	if err := c.vote(ctx, nil); err != nil || c.n.held.episode == "" {
-		return err
-	}
-	return c.late(c.checkQuarantine(c.soon(ctx)))
-}
-
-// vote sends a batch of requests in one script, and delivers the node's votes. If it returns an
-// error, the caller must close the connection.
+// vote sends a batch of requests in one script, and delivers the node's votes. Even an empty batch
+// reads the node's clock. During a quarantine, vote checks whether the quarantine is over. If vote
+// returns an error, the caller must close the connection.
 func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	answers, admitted, err := c.ask(ctx, batch)
 	if err != nil {
@@ -141,8 +133,9 @@ func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 	for i, b := range batch {
 		c.n.answer(b, decode(b.kind, answers[i]))
 	}
-	if c.marker != "" && admitted != (c.n.held.episode == "") {
-		return c.late(c.checkQuarantine(c.soon(ctx)))
+	held := c.n.held.episode != ""
+	if c.marker != "" && (held == admitted || held && !time.Now().Before(c.n.held.next)) {
+		return c.checkQuarantine(ctx)
 	}
 	return nil
 }

@@ -305,8 +305,9 @@ func (n *node) session(ctx context.Context) error {
 		n.links.Leave(began) // this node's queues of waiters are now on another server
 	}
 	n.refuse(s.Evicts(n.addr))
-	c := &connection{n: n, conn: conn, server: s, marker: n.b.marker(s.RunID), looked: time.Now()}
-	if err := c.look(ctx); err != nil {
+	n.held.next = time.Time{} // the server may have lost its data
+	c := &connection{n: n, conn: conn, marker: n.b.marker(s.RunID), looked: time.Now()}
+	if err := c.vote(ctx, nil); err != nil {
 		return err
 	}
 	n.enter(s)

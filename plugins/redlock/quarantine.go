@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,46 +49,29 @@ type quarantine struct {
 // as the host does not know the other nodes' clocks.
 const clocksEvery = 100 * time.Millisecond
 
-// clocks returns the lowest and the highest clock of the connected nodes except n. It returns nil
+// clocks returns the lowest and the highest clock of the connected nodes except n. It returns none
 // if these nodes together with n are no majority.
-func (b *Backend) clocks(n *node) (earliest, latest any) {
-	var lowest, highest int64
-	known, clock := 1, b.clock()
+func (b *Backend) clocks(n *node) []any {
+	var lows, highs []int64
 	for _, other := range b.nodes {
 		low, high := other.ahead.Load(), other.maxAhead.Load()
-		if state, _ := other.status(); other == n || state != up || low == 0 || high == 0 {
-			continue
+		if state, _ := other.status(); other != n && state == up && low != 0 && high != 0 {
+			lows, highs = append(lows, low), append(highs, high)
 		}
-		if known == 1 || low < lowest {
-			lowest = low
-		}
-		if known == 1 || high > highest {
-			highest = high
-		}
-		known++
 	}
-	if known < b.quorum {
-		return nil, nil
+	if len(lows)+1 < b.quorum {
+		return nil
 	}
-	return clock + lowest, clock + highest
+	clock := b.clock()
+	return []any{clock + slices.Min(lows), clock + slices.Max(highs)}
 }
 
-// admission has the arguments of lua/admit.lua.
-type admission struct {
-	marker, watched  string
-	lasts            time.Duration
-	earliest, latest any // the other nodes' lowest and highest clock; nil if not known
-}
-
-// send runs lua/admit.lua. It returns the node's marker, the id of its quarantine ("" for none),
+// admit runs lua/admit.lua. It returns the node's marker, the id of its quarantine ("" for none),
 // and the rest of the quarantine by the nodes' clocks (negative if they are not known).
-func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode string, left time.Duration, err error) {
-	lasts := (a.lasts + a.lasts/100).Microseconds() // because clocks differ in speed
-	args := []any{a.marker, a.watched, rand.Text(), lasts}
-	if a.earliest != nil {
-		args = append(args, a.earliest, a.latest)
-	}
-	reply, err := conn.Eval(ctx, admitLua, []string{markerKey}, args...).Slice()
+func admit(ctx context.Context, c goredis.Scripter, marker, watched string, lasts time.Duration, clocks ...any) (has, episode string, left time.Duration, err error) {
+	lasts += lasts / 100 // because clocks differ in speed
+	args := append([]any{marker, watched, rand.Text(), lasts.Microseconds()}, clocks...)
+	reply, err := c.Eval(ctx, admitLua, []string{markerKey}, args...).Slice()
 	if err != nil {
 		return "", "", 0, redisnode.Explain(err)
 	}
@@ -100,15 +84,13 @@ func (a admission) send(ctx context.Context, conn *goredis.Conn) (has, episode s
 
 // checkQuarantine reads the state of the node's quarantine, and ends the quarantine after MaxTTL.
 func (c *connection) checkQuarantine(ctx context.Context) error {
-	q, b := c.n.held, c.n.b
-	ask := admission{marker: c.marker, lasts: b.opts.MaxTTL}
-	ask.earliest, ask.latest = b.clocks(c.n)
+	q, b, watched := c.n.held, c.n.b, ""
 	if q.episode != "" && time.Since(q.since) >= b.opts.MaxTTL {
-		ask.watched = q.episode
+		watched = q.episode
 	}
-	marker, episode, left, err := ask.send(ctx, c.conn)
+	marker, episode, left, err := admit(c.soon(ctx), c.conn, c.marker, watched, b.opts.MaxTTL, b.clocks(c.n)...)
 	if err != nil {
-		return err
+		return c.late(err)
 	}
 	if episode == "" && marker != c.marker {
 		_, ms, _ := strings.Cut(marker, " ")
@@ -122,9 +104,7 @@ func (c *connection) checkQuarantine(ctx context.Context) error {
 	q.ends = q.since.Add(b.opts.MaxTTL)
 	q.next = now.Add(clocksEvery)
 	if left >= 0 {
-		if by := now.Add(left); by.Before(q.ends) {
-			q.ends = by
-		}
+		q.ends = now.Add(min(left, q.ends.Sub(now)))
 		q.next = q.ends
 	}
 	c.n.quarantine(q)
@@ -154,7 +134,7 @@ func (b *Backend) initCommand() string {
 // fresh is a node that the command init lets vote.
 type fresh struct {
 	addr   string
-	conn   *goredis.Conn
+	client *goredis.Client
 	runID  string
 	marker string // the marker that it should have
 	votes  bool
@@ -168,24 +148,20 @@ func initAll(ctx context.Context, o Options, stdout io.Writer) error {
 	var nodes []*fresh
 	var failed error
 	voting := 0
-	runs := map[string]string{}
 	for _, a := range addrs {
 		client, err := newClient(o, a, &redisnode.Links{})
 		if err != nil {
 			return err
 		}
 		defer client.Close()
-		f := &fresh{addr: a.Addr, conn: client.EphemeralConn()}
-		defer f.conn.Close()
+		f := &fresh{addr: a.Addr, client: client}
+		failed = errors.Join(failed, f.look(ctx, o.MaxTTL))
+		for _, other := range nodes {
+			if f.runID != "" && f.runID == other.runID {
+				return duplicateNode(other.addr, f.addr)
+			}
+		}
 		nodes = append(nodes, f)
-		if err := f.look(ctx, o.MaxTTL); err != nil {
-			failed = errors.Join(failed, err)
-			continue
-		}
-		if other, ok := runs[f.runID]; ok {
-			return duplicateNode(other, f.addr)
-		}
-		runs[f.runID] = f.addr
 		if f.votes {
 			voting++
 		}
@@ -197,13 +173,8 @@ func initAll(ctx context.Context, o Options, stdout io.Writer) error {
 		return fmt.Errorf("%w: %d of %d nodes vote already, so the others have lost data that locks may depend on; they vote after max_ttl (%v) by themselves",
 			driver.ErrDenied, voting, len(nodes), o.MaxTTL)
 	}
-	return admitAll(ctx, nodes, o.MaxTTL, stdout)
-}
-
-func admitAll(ctx context.Context, nodes []*fresh, maxTTL time.Duration, stdout io.Writer) error {
 	for _, f := range nodes {
-		ask := admission{marker: f.marker, watched: "*", lasts: maxTTL}
-		if _, _, _, err := ask.send(ctx, f.conn); err != nil {
+		if _, _, _, err := admit(ctx, f.client, f.marker, "*", o.MaxTTL); err != nil {
 			return fmt.Errorf("%s: %w", f.addr, err)
 		}
 		fmt.Fprintf(stdout, "%s votes\n", f.addr)
@@ -213,7 +184,7 @@ func admitAll(ctx context.Context, nodes []*fresh, maxTTL time.Duration, stdout 
 
 // look reads the node's run id and marker, which show whether the node votes.
 func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
-	s, err := redisnode.ReadServer(ctx, f.conn)
+	s, err := redisnode.ReadServer(ctx, f.client)
 	if err != nil {
 		return redisnode.Explain(err)
 	}
@@ -224,7 +195,7 @@ func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
 		return hiddenRunID(f.addr)
 	}
 	f.runID, f.marker = s.RunID, markerOf(s.RunID, maxTTL)
-	has, err := f.conn.HGet(ctx, markerKey, "marker").Result()
+	has, err := f.client.HGet(ctx, markerKey, "marker").Result()
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		return redisnode.Explain(err)
 	}
