@@ -75,20 +75,17 @@ func open(o Options) (*Backend, error) {
 	}
 	b.contention.init()
 	b.observers.Every, b.observers.Look, b.observers.Go = observeEvery, b.look, b.background.Go
-	clients := make([]*goredis.Client, len(addrs))
-	links := make([]*redisnode.Links, len(addrs))
 	for i, a := range addrs {
-		links[i] = &redisnode.Links{}
-		if clients[i], err = newClient(o, a, links[i]); err != nil {
+		n, err := newNode(b, i, a)
+		if err != nil {
 			return nil, fmt.Errorf("redlock: %w", err)
 		}
+		b.nodes = append(b.nodes, n)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
-	for i, a := range addrs {
-		b.nodes = append(b.nodes, newNode(b, i, a.Addr, clients[i], links[i]))
-	}
 	for _, n := range b.nodes {
+		n.start(firstConnect * o.NodeTimeout)
 		b.background.Go(func() { n.run(ctx) })
 	}
 	return b, nil

@@ -2,7 +2,7 @@ package redlock
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"runtime"
@@ -207,25 +207,12 @@ type deadline struct {
 
 func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
 
-//go:embed lua/head.lua
-var headLua string
-
-//go:embed lua/queue.lua
-var queueLua string
-
-//go:embed lua/wait.lua
-var waitLua string
-
-//go:embed lua/slowpath.lua
-var slowPathLua string
-
-//go:embed lua/vote.lua
-var voteLua string
-
-//go:embed lua/admit.lua
-var admitLua string
+//go:embed lua
+var luaFiles embed.FS
 
 var (
-	voteScript = redisnode.NewScript(headLua, queueLua, "refuse = refuse", redisnode.Rights+slowPathLua, voteLua)
-	waitScript = redisnode.QueueScript(headLua, queueLua, waitLua)
+	lua        = redisnode.Lua(luaFiles)
+	voteScript = redisnode.NewScript(lua("head"), lua("queue"), "refuse = refuse", redisnode.Rights+lua("slowpath"), lua("vote"))
+	waitScript = redisnode.QueueScript(lua("head"), lua("queue"), lua("wait"))
+	admitLua   = lua("admit")
 )

@@ -74,19 +74,21 @@ const maxRetries = 10_000
 // errConnecting is why a node does not vote while the first try to connect or reconnect goes on.
 var errConnecting = errors.New("not connected yet")
 
-func newNode(b *Backend, index int, addr string, client *goredis.Client, links *redisnode.Links) *node {
+func newNode(b *Backend, index int, a redisnode.Address) (*node, error) {
 	n := &node{
-		b: b, index: index, addr: addr, client: client, links: links,
-		more: make(chan struct{}, 1),
+		b: b, index: index, addr: a.Addr, links: &redisnode.Links{}, more: make(chan struct{}, 1),
 		queue: kit.NewQueue(kit.Limits[*quorumRequest]{
 			Count: func() int { return maxPerScript },
 			Size:  func(b *quorumRequest) int { return len(b.rest) }, Room: func() int { return maxBytes },
 		}),
 	}
 	n.uncertain.Age = redisnode.TombstoneFor
-	n.store = redisnode.NewNode(client, redisnode.Options{Keys: b.keys, ID: b.id, Turns: waitScript, Batches: 1, Links: links, Silence: b.opts.RequestTimeout})
-	n.start(firstConnect * b.opts.NodeTimeout)
-	return n
+	var err error
+	if n.client, err = newClient(b.opts, a, n.links); err != nil {
+		return nil, err
+	}
+	n.store = redisnode.NewNode(n.client, redisnode.Options{Keys: b.keys, ID: b.id, Turns: waitScript, Batches: 1, Links: n.links, Silence: b.opts.RequestTimeout})
+	return n, nil
 }
 
 // Requests wait for a node's first connection for at most firstConnect * NodeTimeout. Making this

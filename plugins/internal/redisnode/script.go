@@ -14,15 +14,19 @@ import (
 //go:embed lua
 var luaFiles embed.FS
 
-func lua(name string) string {
-	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		panic(err)
+// Lua returns a function that reads a Lua file, called by its name, in the folder lua of files.
+func Lua(files embed.FS) func(name string) string {
+	return func(name string) string {
+		text, err := files.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		return string(text)
 	}
-	return string(text)
 }
 
 var (
+	lua           = Lua(luaFiles)
 	operateScript = NewScript("", lua("queue"), "leave = leave, refuse = refuse, grant_next = grant_next",
 		lua("lease")+lua("slowpath"), lua("operate"))
 	waitScript     = wholeScript(lua("head") + "local " + known + "\n" + lua("queue") + lua("read") + lua("wait"))

@@ -1,6 +1,7 @@
 -- Executes a batch of requests on one node in one step, and answers each of them. KEYS has the
 -- marker key and then the lock keys. ARGV after the head: the marker that this node must have (""
--- for none), three hints, and for each lock key a kind, milliseconds and a text, "owner token rest".
+-- for none), three hints, and for each lock key a kind, milliseconds, and "owner token
+-- rest" as a text.
 --
 -- The first two hints are the lowest and the highest token that acquires of this batch guess, or 0
 -- without acquires. The third is the index of the last byte in each other request's text, or "" if
