@@ -190,7 +190,7 @@ func (a *acquisition) refusal(votes []vote) error {
 	}
 	by := holders(a.r.Name, votes)
 	most := mostVotes(by)
-	h := merge(most)
+	h := a.b.agree(most)
 	h.Name, h.Waiters, h.Value = a.r.Name, -1, nil // a refusal has only the beginning of the value
 	h.TTL = a.free(votes, granted)
 	if len(most) == 0 || len(most) < a.b.quorum && len(by) > 1 {

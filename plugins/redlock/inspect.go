@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,32 +75,24 @@ func mostVotes(by map[string][]driver.Holder) (most []driver.Holder) {
 	return most
 }
 
-// merge combines the entries that several nodes show for one owner into one Holder.
-func merge(hs []driver.Holder) (h driver.Holder) {
-	for i, o := range hs {
-		if i == 0 {
-			h = o
-		}
-		h.Token = max(h.Token, o.Token)
-		h.TTL = max(h.TTL, o.TTL)
+// agree combines the entries that several nodes show for one owner into one Holder. The value is the
+// one that most nodes have. The TTL is the time until only a minority of nodes has the lease.
+func (b *Backend) agree(hs []driver.Holder) (h driver.Holder) {
+	if len(hs) == 0 {
+		return h
 	}
-	return h
-}
-
-// agree is like func merge, with two differences. The value is the one that most nodes have. The
-// TTL is the time until only a minority of nodes has the lease.
-func (b *Backend) agree(hs []driver.Holder) driver.Holder {
-	h := merge(hs)
+	slices.SortFunc(hs, func(a, b driver.Holder) int { return cmp.Compare(b.TTL, a.TTL) })
+	h = hs[0]
+	if ttl := hs[min(b.quorum, len(hs))-1].TTL; ttl >= 0 {
+		h.TTL = ttl
+	}
 	seen := map[string]int{}
 	for _, o := range hs {
+		h.Token = max(h.Token, o.Token)
 		seen[string(o.Value)]++
 		if seen[string(o.Value)] > seen[string(h.Value)] {
 			h.Value = o.Value
 		}
-	}
-	slices.SortFunc(hs, func(a, b driver.Holder) int { return int(b.TTL - a.TTL) })
-	if i := min(b.quorum, len(hs)) - 1; hs[i].TTL >= 0 {
-		h.TTL = hs[i].TTL
 	}
 	return h
 }

@@ -145,12 +145,18 @@ func await(ctx context.Context, b *quorumRequest) error {
 	}
 }
 
+// verdict returns an error if a majority of nodes does not have the lease, or if only a minority of
+// nodes has done the request.
 func (o *operation) verdict() error {
 	votes := o.now.result()
+	yes, no := count(votes, vote.yes), count(votes, vote.no)
+	if o.now.givesUp() {
+		yes += no // a node without the lease need not end it
+	}
 	switch {
-	case count(votes, vote.no) > len(votes)-o.b.quorum:
+	case no > len(votes)-o.b.quorum:
 		return o.lost(votes)
-	case count(votes, vote.yes) < o.b.quorum:
+	case yes < o.b.quorum:
 		return o.b.unavailable(votes)
 	}
 	return nil
@@ -158,7 +164,7 @@ func (o *operation) verdict() error {
 
 // lost returns the error for a lease that a majority of nodes no longer has.
 func (o *operation) lost(votes []vote) error {
-	h := merge(mostVotes(holders(o.r.Name, votes)))
+	h := o.b.agree(mostVotes(holders(o.r.Name, votes)))
 	h.Value = nil // a refusal has only the beginning of the value
 	if h.Owner == o.r.Owner && o.r.Owner != "" {
 		h = driver.Holder{} // some nodes still show the lost lease
@@ -190,23 +196,21 @@ func (b *Backend) unavailable(votes []vote) error {
 	voted, denied, fresh := 0, 0, false
 	var causes []string
 	for i, v := range votes {
-		switch v.answer {
-		case unsent, unknown, quarantined:
-		case missing:
-			causes = append(causes, b.nodes[i].addr+": no reply yet")
-			continue
-		default:
+		cause := ""
+		switch {
+		case v.answer == missing:
+			cause = b.nodes[i].addr + ": no reply yet"
+		case !v.absent():
 			voted++
-			continue
+		default:
+			if cause = b.nodes[i].describe(); cause == "" && v.err != nil {
+				cause = fmt.Sprintf("%s: %v", b.nodes[i].addr, v.err)
+			}
 		}
 		if errors.Is(v.err, driver.ErrDenied) {
 			denied++
 		}
 		fresh = fresh || v.answer == quarantined
-		cause := b.nodes[i].describe()
-		if cause == "" && v.err != nil {
-			cause = fmt.Sprintf("%s: %v", b.nodes[i].addr, v.err)
-		}
 		if cause != "" {
 			causes = append(causes, cause)
 		}

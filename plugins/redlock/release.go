@@ -53,15 +53,11 @@ func (b *Backend) withdraw(r driver.Request) *operation {
 	})
 }
 
-// ended returns an error if a majority of nodes did not have the lease, because the lease was lost
-// earlier. It also returns an error if only a minority of nodes voted.
+// ended returns the verdict on a request that ends a lease. Without an error, it wakes waiters and
+// leaves tombstones for nodes that missed a release.
 func (o *operation) ended() error {
-	votes := o.now.result()
-	switch no := count(votes, vote.no); {
-	case no > len(votes)-o.b.quorum:
-		return o.lost(votes)
-	case count(votes, vote.yes)+no < o.b.quorum:
-		return o.b.unavailable(votes)
+	if err := o.verdict(); err != nil {
+		return err
 	}
 	wake := o.b.wakeAt(o.r.Name)
 	o.now.each(func(node int, v vote) {
