@@ -273,11 +273,8 @@ func (a *acquisition) valueHeads() string {
 func (a *acquisition) undone(votes []vote) (more bool) {
 	first := a.first.result() // including late votes
 	if count(first, vote.yes) > 0 && len(mostVotes(holders(a.r.Name, first))) >= a.b.quorum {
-		granted := make([]bool, len(first))
-		for i, v := range first {
-			granted[i] = v.yes()
-		}
-		a.b.contention.noteRefusal(a.r.Name, a.r.Owner, granted)
+		a.b.contention.lacks.Put(a.r.Owner, first)
+		a.b.contention.note(a.r.Name)
 	}
 	for i, asked := range a.now.targets {
 		if asked && !votes[i].yes() {

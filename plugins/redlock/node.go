@@ -100,7 +100,7 @@ func (n *node) start(timeout time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.state, n.cause = starting, errConnecting
-	n.late = time.AfterFunc(timeout, func() { n.leave(starting, errConnecting) })
+	n.late = time.AfterFunc(timeout, func() { n.leave(errConnecting) })
 }
 
 func (n *node) enter(s redisnode.Server) {
@@ -126,24 +126,26 @@ func (n *node) retry() {
 	n.retries, n.retried = nil, time.Now()
 }
 
-// leave sets the state to down if it equals the parameter from. Requests then fail with the cause.
-func (n *node) leave(from state, cause error) {
+// leave sets the state to down, so that requests fail with the cause, and returns the state before.
+// It does nothing if the cause is errConnecting and the state is not starting any more.
+func (n *node) leave(cause error) (was state) {
 	n.mu.Lock()
-	if n.state != from {
+	if was = n.state; was != starting && cause == errConnecting {
 		n.mu.Unlock()
-		return
+		return was
 	}
 	n.late.Stop()
 	n.state, n.cause, n.asked = down, cause, false
 	refused := n.queue.Drain()
 	n.mu.Unlock()
 	n.b.changed.Up()
-	if from == up && !errors.Is(cause, driver.ErrClosed) {
+	if was == up && !errors.Is(cause, driver.ErrClosed) {
 		n.b.log.Warn("node is left out", "node", n.addr, "cause", cause)
 	}
 	for _, b := range refused {
 		n.answer(b, vote{answer: unsent, err: cause})
 	}
+	return was
 }
 
 func (n *node) status() (state, error) {
@@ -325,8 +327,7 @@ func (n *node) run(ctx context.Context) {
 		if err == nil || ctx.Err() != nil {
 			err = driver.ErrClosed
 		}
-		was, _ := n.status()
-		n.leave(was, err)
+		was := n.leave(err)
 		if errors.Is(err, driver.ErrClosed) {
 			return
 		}

@@ -20,28 +20,24 @@ import (
 // lock's name; see queueOf. A waiter in a queue on a wrong node is woken too, because each node's
 // vote on a release says whether the node's own queue has waiters. When the node with the queue is
 // lost, its waiters enter the queue of the next node.
-func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (driver.Grant, error) {
-	return driver.Grant{}, b.wait(ctx, r, most)
-}
-
-func (b *Backend) wait(ctx context.Context, r driver.Request, most time.Duration) error {
+func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, err error) {
 	for end := time.Now().Add(most); ; {
 		moved := b.changed.Next()
 		i := b.queueOf(r.Name, r.Owner)
 		if i < 0 {
-			return b.failed(ctx, r, b.rest(ctx, moved, time.After(time.Until(end))))
+			return none, failed(ctx, r, b.rest(ctx, moved, time.After(time.Until(end))))
 		}
 		b.contention.note(r.Name)
 		turn, _, err := b.nodes[i].store.Wait(ctx, r, time.Until(end), moved)
 		b.contention.note(r.Name) // once more, because Wait may have taken longer than contendedFor
 		switch {
 		case err != nil:
-			return b.failed(ctx, r, err)
+			return none, failed(ctx, r, err)
 		case turn:
 			b.contention.turns.Put(r.Owner, struct{}{})
-			return nil
+			return none, nil
 		case time.Until(end) <= 0 || b.queueOf(r.Name, r.Owner) != i:
-			return nil
+			return none, nil
 		}
 	}
 }
@@ -82,7 +78,7 @@ func scatter(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-func (b *Backend) failed(ctx context.Context, r driver.Request, err error) error {
+func failed(ctx context.Context, r driver.Request, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -118,7 +114,7 @@ type contention struct {
 	mu    sync.Mutex  // keeps known consistent with names
 	names kit.Recent[string, struct{}]
 	turns kit.Recent[string, struct{}] // owners whose turn it is
-	lacks kit.Recent[string, []bool]   // by owner; see noteRefusal
+	lacks kit.Recent[string, []vote]   // the votes that refused an owner; see lacksLease
 }
 
 func (c *contention) init() {
@@ -132,21 +128,14 @@ func (c *contention) note(name string) {
 	c.known.Store(true)
 }
 
-// noteRefusal records that a majority refused the owner the lock. The slice nodes has true for each
-// node that granted the owner the lock. Such a node lacks the holder's lease, and gets a copy soon,
-// or after the holder's next renewal.
-func (c *contention) noteRefusal(name, owner string, nodes []bool) {
-	c.lacks.Put(owner, nodes)
-	c.note(name)
-}
-
-// lacksLease reports whether a node lacked the holder's lease when the owner was last refused.
+// lacksLease reports whether a node granted the owner the lock when a majority last refused that.
+// Such a node lacks the holder's lease, and gets a copy soon, or after the holder's next renewal.
 func (c *contention) lacksLease(owner string, node int) bool {
 	if !c.known.Load() {
 		return false
 	}
-	nodes, ok := c.lacks.Get(owner)
-	return ok && nodes[node]
+	votes, ok := c.lacks.Get(owner)
+	return ok && votes[node].yes()
 }
 
 // outOfTurn reports whether the lock called name has waiters and it is not the owner's turn, as far
