@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -118,17 +119,15 @@ func (b *Backend) do(ctx context.Context, op driver.Op) driver.Result {
 	return explain(op, b.node.Do(ctx, op)[0])
 }
 
+var verbs = map[driver.OpKind]string{
+	driver.OpAcquire: "acquire", driver.OpRenew: "renew", driver.OpRelease: "release", driver.OpWithdraw: "withdraw",
+}
+
 func explain(op driver.Op, res driver.Result) driver.Result {
-	verb := "renew"
-	switch {
-	case op.Kind == driver.OpAcquire:
-		verb = "acquire"
-	case op.Kind == driver.OpWithdraw:
-		verb = "withdraw"
-	case op.Kind == driver.OpRelease:
-		verb = "release"
+	if res.Err != nil {
+		res.Err = wrap(cmp.Or(verbs[op.Kind], "batch"), op.Name, res.Err)
 	}
-	return driver.Result{Token: res.Token, Err: wrap(verb, op.Name, res.Err)}
+	return res
 }
 
 // Wait puts r.Owner into the lock's queue. It returns when the store has granted

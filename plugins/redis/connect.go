@@ -154,19 +154,20 @@ func (b *Backend) Check(ctx context.Context) error {
 	return nil
 }
 
-// checkReplicas returns an error if fewer replicas than WaitReplicas could confirm a grant. It logs
-// a warning if fewer replicas than WaitReplicas would be left after a failover.
+// checkReplicas returns an error if the server s has fewer replicas than must confirm a grant. It
+// logs a warning if it has only so many. Then too few are left after a failover, so grants fail
+// until the old master is back as a replica. With Sentinel, this takes longer than most leases last.
 func (b *Backend) checkReplicas(s redisnode.Server) error {
 	wanted := b.target.opts.WaitReplicas
-	if wanted == 0 {
-		return nil
-	}
-	spare, err := s.Replicates(b.address(), wanted)
-	if err == nil && !spare {
+	switch {
+	case s.Replicas < wanted:
+		return fmt.Errorf("%w: %w: %s has %d replicas and wait_replicas is %d, so nothing is granted; have %d, or a failover ends every lease",
+			driver.ErrUnavailable, driver.ErrNotSent, b.address(), s.Replicas, wanted, wanted+1)
+	case wanted > 0 && s.Replicas == wanted:
 		cmp.Or(b.target.opts.Logger, slog.Default()).Warn("a failover ends every lease: no replica is to spare; have one more than wait_replicas",
 			"store", b.address(), "wait_replicas", wanted)
 	}
-	return err
+	return nil
 }
 
 // ask runs f in a goroutine, because f may outlast ctx. It returns when f returns or ctx ends.

@@ -3,6 +3,8 @@ package kit
 import (
 	"bytes"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,10 +120,7 @@ func (p *Poller) ask(r *round, pause time.Duration) {
 	time.Sleep(pause)
 	p.mu.Lock()
 	p.next, p.last = nil, time.Now()
-	names := make([]string, 0, len(r.names))
-	for name := range r.names {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(r.names))
 	p.mu.Unlock()
 	r.seen = p.Look(names)
 	close(r.done)

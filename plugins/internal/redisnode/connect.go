@@ -87,10 +87,10 @@ func dialer(timeout time.Duration, source *config.Source, links *Links) func(con
 	d := &net.Dialer{KeepAlive: 15 * time.Second}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		links.rest(ctx)
-		end := time.Now().Add(timeout)
+		made := time.Now()
+		end := made.Add(timeout)
 		bounded, cancel := context.WithDeadline(ctx, end)
 		defer cancel()
-		made := time.Now()
 		conn, err := source.Dial(bounded, d, server, network, addr)
 		if err != nil {
 			return nil, &DialError{Addr: addr, Err: err}

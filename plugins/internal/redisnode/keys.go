@@ -93,7 +93,7 @@ func (k Keys) tag(lock string) string {
 	if !k.cluster {
 		return ""
 	}
-	return slotTag(slot(lock))
+	return slotTags()[slot(lock)]
 }
 
 const slots = 16384
@@ -114,8 +114,6 @@ func slot(key string) uint16 {
 	}
 	return crc % slots
 }
-
-func slotTag(s uint16) string { return slotTags()[s] }
 
 // slotTags has a tag (text in braces) for each slot: the first number, in base 36, whose hash is
 // that slot. Each process that uses a Cluster computes the tags once, in about 10 ms.

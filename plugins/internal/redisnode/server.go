@@ -25,10 +25,10 @@ type Server struct {
 	role       string
 	master     string
 	policy     string
-	replicas   int
 	major      int
 	loading    bool
 	clustered  bool
+	Replicas   int // connected replicas
 	// Sentinel is true if the server is a sentinel, which keeps no data.
 	Sentinel bool
 }
@@ -77,47 +77,28 @@ func (s Server) Replica() bool { return s.role == "slave" }
 
 func readServer(ctx context.Context, c Conn, probe *invocation, waits bool) (Server, error) {
 	pipe := c.Pipeline()
-	info := goredis.NewStringCmd(ctx, "info")
-	fsync := goredis.NewMapStringStringCmd(ctx, "config", "get", "appendfsync")
-	_ = pipe.Process(ctx, info)
-	_ = pipe.Process(ctx, fsync)
-	var named, ack *goredis.Cmd
+	info, fsync := pipe.Info(ctx), pipe.ConfigGet(ctx, "appendfsync")
+	var tries []*goredis.Cmd
 	if probe != nil {
-		// The probe runs a script by EVAL and by EVALSHA, because requests need both commands.
-		probe.send(ctx, pipe, true)
-		whole := probe.cmd
-		probe.send(ctx, pipe, false)
-		named, probe.cmd = probe.cmd.Cmd, whole
+		for _, whole := range []bool{true, false} { // requests need EVAL and EVALSHA
+			probe.send(ctx, pipe, whole)
+			tries = append(tries, probe.cmd.Cmd)
+		}
 	}
 	if waits {
-		ack = pipe.Do(ctx, "wait", 0, 1)
+		tries = append(tries, pipe.Do(ctx, "wait", 0, 1))
 	}
 	_, err := pipe.Exec(ctx)
 	if info.Val() == "" {
 		return Server{}, cmp.Or(info.Err(), err)
 	}
 	s := parseServer(info.Val(), fsync.Val())
-	if probe == nil {
-		return s, nil
-	}
-	for _, cmd := range []*goredis.Cmd{probe.cmd.Cmd, named, ack} {
-		if cmd != nil && cmd.Val() == nil {
+	for _, cmd := range tries {
+		if cmd.Val() == nil {
 			return s, cmp.Or(cmd.Err(), err)
 		}
 	}
 	return s, nil
-}
-
-// Replicates returns an error if the server has fewer replicas than must confirm a grant (wanted).
-// The result spare is true if the server has more replicas than that. If spare is false, too few
-// replicas are left after a failover, so grants fail until the old master is back as a replica.
-// With Sentinel, this takes longer than most leases last.
-func (s Server) Replicates(addr string, wanted int) (spare bool, err error) {
-	if s.replicas < wanted {
-		err = fmt.Errorf("%w: %w: %s has %d replicas and wait_replicas is %d, so nothing is granted; have %d, or a failover ends every lease",
-			driver.ErrUnavailable, driver.ErrNotSent, addr, s.replicas, wanted, wanted+1)
-	}
-	return s.replicas > wanted, err
 }
 
 func parseServer(info string, config map[string]string) Server {
@@ -140,7 +121,7 @@ func parseServer(info string, config map[string]string) Server {
 	}
 	major, _, _ := strings.Cut(fields["redis_version"], ".")
 	s.major, _ = strconv.Atoi(major)
-	s.replicas, _ = strconv.Atoi(fields["connected_slaves"])
+	s.Replicas, _ = strconv.Atoi(fields["connected_slaves"])
 	s.loading, s.clustered = fields["loading"] == "1", fields["cluster_enabled"] == "1"
 	s.Durability = durability(fields["aof_enabled"], config["appendfsync"])
 	return s
@@ -234,13 +215,7 @@ func (n *Node) Judge(server fmt.Stringer, verdict error) {
 	n.refuseAsJudged()
 }
 
-func (n *Node) keepJudged(servers map[string]bool) {
-	n.policies.mu.Lock()
-	defer n.policies.mu.Unlock()
-	maps.DeleteFunc(n.policies.verdicts, func(server string, _ error) bool { return !servers[server] })
-	n.refuseAsJudged()
-}
-
+// refuseAsJudged applies the verdicts. The caller must hold policies.mu.
 func (n *Node) refuseAsJudged() {
 	servers := slices.Sorted(maps.Keys(n.policies.verdicts))
 	if len(servers) == 0 {
@@ -277,7 +252,11 @@ func (n *Node) LookAgain(ctx context.Context, known Server, addr string) {
 		n.Judge(c, err)
 		return nil
 	})
-	if err == nil {
-		n.keepJudged(masters)
+	if err != nil {
+		return
 	}
+	n.policies.mu.Lock()
+	defer n.policies.mu.Unlock()
+	maps.DeleteFunc(n.policies.verdicts, func(server string, _ error) bool { return !masters[server] })
+	n.refuseAsJudged()
 }
