@@ -38,7 +38,6 @@ type acquisition struct {
 	votes     []vote // the first round's votes when the round was decided
 	queue     int    // index of the node with the lock's queue; -1 for none
 	onlyQueue bool   // only the node with the queue has been asked so far
-	undoing   bool
 }
 
 // acquire asks all nodes for the lock. If the lock has waiters, and no wake-up has told this host
@@ -82,7 +81,7 @@ func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 func (a *acquisition) judge() (more bool) {
 	votes := a.now.result()
 	switch {
-	case a.undoing:
+	case a.now.kind == kindUndo:
 		return a.undone(votes)
 	case a.now.kind == kindToken:
 		return a.tokenWritten(votes)
@@ -248,7 +247,6 @@ func (a *acquisition) undo(err error) (more bool) {
 		}
 		return false
 	}
-	a.undoing = true
 	x := a.ask(kindUndo, a.valueHeads())
 	x.targets, x.quorum = targets, 0
 	x.each(a.b.wakeAt(a.r.Name))

@@ -135,12 +135,6 @@ func (b *Backend) send(requests ...*quorumRequest) error {
 	return nil
 }
 
-func (b *Backend) disconnected(n *node) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n.runID = ""
-}
-
 // rest waits until the channel moved is closed by a node's change of state, or timeout fires.
 func (b *Backend) rest(ctx context.Context, moved <-chan struct{}, timeout <-chan time.Time) error {
 	select {

@@ -323,7 +323,9 @@ func (n *node) run(ctx context.Context) {
 	var pause time.Duration
 	for {
 		err := n.session(ctx)
-		n.b.disconnected(n)
+		n.b.mu.Lock()
+		n.runID = ""
+		n.b.mu.Unlock()
 		if err == nil || ctx.Err() != nil {
 			err = driver.ErrClosed
 		}
