@@ -148,14 +148,6 @@ func (t *target) add(a redisnode.Address) error {
 	return nil
 }
 
-// TTLMin and TTLMax are the shortest and the longest TTL of a lease. A TTL is a multiple of
-// TTLStep. A TTL near TTLMin is only for tests, because it needs a renewal every few milliseconds.
-const (
-	TTLMin  = 10 * time.Millisecond
-	TTLStep = time.Millisecond
-	TTLMax  = 24 * time.Hour
-)
-
 // Spec describes the backend to serve.Main and to in-process users.
 var Spec = driver.Spec{
 	Name:       "redis",
@@ -174,9 +166,9 @@ func properties(durability, server string) driver.Properties {
 		Name:           "redis",
 		Fencing:        driver.FencingDurable,
 		Scope:          driver.ScopeShared,
-		TTLMin:         TTLMin,
-		TTLStep:        TTLStep,
-		TTLMax:         TTLMax,
+		TTLMin:         10 * time.Millisecond, // for tests, because it needs a renewal every few milliseconds
+		TTLStep:        time.Millisecond,
+		TTLMax:         24 * time.Hour,
 		FIFO:           true,
 		FirstSpan:      kit.FirstSpan,
 		TimedTokens:    true,

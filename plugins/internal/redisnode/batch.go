@@ -88,19 +88,25 @@ func newItem(ops []driver.Op) (*item, error) {
 	return it, nil
 }
 
-// operate returns calls of lua/operate.lua for the items' operations. It does not call the script
-// for acquires that [Node.Refuse] refuses.
-func (n *Node) operate(items []*item) (calls []*invocation) {
+// calls returns the items' calls of scripts, with the items' operations in calls of operate.lua. It
+// answers acquires that [Node.Refuse] refuses, and items from Start whose ctx has ended.
+func (n *Node) calls(items []*item) (calls []*invocation) {
 	var due []*op
 	refused := n.Refusal()
 	for _, it := range items {
+		if it.call != nil {
+			calls = append(calls, it.call)
+		}
 		for i := range it.ops {
 			o := &it.ops[i]
-			if o.kind == "a" && refused != nil {
+			switch {
+			case it.finish != nil && it.ctx.Err() != nil:
+				o.result.Err = unsent(it.ctx)
+			case o.kind == "a" && refused != nil:
 				o.result.Err = refused
-				continue
+			default:
+				due = append(due, o)
 			}
-			due = append(due, o)
 		}
 	}
 	for ops := range slices.Chunk(due, n.perScript()) {

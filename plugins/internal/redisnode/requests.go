@@ -71,24 +71,21 @@ func unsent(ctx context.Context) error {
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, ctx.Err())
 }
 
-// serve sends and answers items. It does not send an item from Start if the item's ctx has ended.
+// serve sends and answers items.
 func (n *Node) serve(items []*item, _ func()) {
-	due := items[:0:len(items)]
-	for _, it := range items {
-		if it.finish != nil && it.ctx.Err() != nil {
-			it.results[0].Err = unsent(it.ctx)
-			it.end()
-			continue
-		}
-		due = append(due, it)
-	}
-	if len(due) == 0 {
-		return
-	}
 	sent := time.Now()
-	n.roundTrip(due)
-	n.distance.Took(time.Since(sent))
-	for _, it := range due {
+	if calls := n.calls(items); len(calls) > 0 {
+		ctx, cancel := tripContext(items)
+		unsafe := n.exec(ctx, calls)
+		cancel()
+		n.distance.Took(time.Since(sent))
+		for _, c := range calls {
+			if c.ops != nil {
+				c.deliver(unsafe)
+			}
+		}
+	}
+	for _, it := range items {
 		n.updateWaiters(it, sent)
 		it.end()
 	}
@@ -102,26 +99,6 @@ func (n *Node) updateWaiters(it *item, sent time.Time) {
 			n.Wakeups.Leave(o.id)
 		case o.kind == "a" && errors.Is(o.result.Err, driver.ErrHeld):
 			n.Wakeups.refused(o.id, sent, o.queued)
-		}
-	}
-}
-
-func (n *Node) roundTrip(items []*item) {
-	ctx, cancel := tripContext(items)
-	defer cancel()
-	calls := n.operate(items)
-	for _, it := range items {
-		if it.call != nil {
-			calls = append(calls, it.call)
-		}
-	}
-	if len(calls) == 0 {
-		return
-	}
-	unsafe := n.exec(ctx, calls)
-	for _, c := range calls {
-		if c.ops != nil {
-			c.deliver(unsafe)
 		}
 	}
 }

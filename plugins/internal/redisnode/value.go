@@ -40,14 +40,22 @@ func ValueTail(label string, value []byte) string {
 // another program holds the lock. The result's Owner is then a short, printable form of the value,
 // and its Token is 0. The parameter ms is the reply to PTTL. If it is -2, the key does not exist.
 func parseHolder(name, raw string, ms, waiters int64) driver.Holder {
+	return parse(name, raw, ms, waiters, 1)
+}
+
+// ParseVote reads the value that one redlock node has for the lock called name. The holder's token
+// is 0 until the node has got the token of the grant. The parameter ms is the reply to PTTL.
+func ParseVote(name, raw string, ms int64) driver.Holder { return parse(name, raw, ms, -1, 0) }
+
+// parse reads a value whose token is at least the lowest token.
+func parse(name, raw string, ms, waiters int64, lowest uint64) driver.Holder {
 	if ms == -2 {
 		return driver.Holder{}
 	}
 	h := driver.Holder{Name: name, TTL: ttl(ms), Waiters: int(waiters)}
-	if parseValue(raw, &h) {
-		return h
+	if !parseValue(raw, lowest, &h) {
+		h.Owner = printable(raw)
 	}
-	h.Owner = printable(raw)
 	return h
 }
 
@@ -60,17 +68,17 @@ func ttl(ms int64) time.Duration {
 	return time.Duration(max(ms, 1)) * time.Millisecond
 }
 
-func parseValue(raw string, h *driver.Holder) bool {
+func parseValue(raw string, lowest uint64, h *driver.Holder) bool {
 	owner, rest, ok := strings.Cut(raw, " ")
 	if !ok || !isOwner(owner) {
 		return false
 	}
 	end := strings.IndexAny(rest, " +")
-	if end < 1 || rest[0] == '0' {
+	if end < 1 || rest[0] == '0' && end > 1 {
 		return false
 	}
 	token, err := strconv.ParseUint(rest[:end], 10, 64)
-	if err != nil {
+	if err != nil || token < lowest {
 		return false
 	}
 	rest = rest[end+1:]
@@ -113,19 +121,6 @@ func printable(raw string) string {
 		return "(empty)"
 	}
 	return b.String()
-}
-
-// ParseVote reads the value that one redlock node has for the lock called name. The holder's token
-// is 0 until the node has got the token of the grant. The parameter ms is the reply to PTTL.
-func ParseVote(name, raw string, ms int64) driver.Holder {
-	owner, rest, ok := strings.Cut(raw, " 0 ")
-	if ok && isOwner(owner) {
-		if h := parseHolder(name, owner+" 1 "+rest, ms, -1); h.Token == 1 {
-			h.Token = 0
-			return h
-		}
-	}
-	return parseHolder(name, raw, ms, -1)
 }
 
 // If a script refuses an operation, its reply starts with one of these codes; see lua/head.lua.
