@@ -157,9 +157,7 @@ func (b *Backend) Properties() driver.Properties {
 
 // Close closes all connections and ends all goroutines; see driver.Backend.
 func (b *Backend) Close(ctx context.Context) error {
-	if !b.background.End() {
-		return nil
-	}
+	b.background.End()
 	err := b.node.Close(ctx)
 	b.background.Wait()
 	if err != nil {

@@ -32,13 +32,11 @@ func (l *Group) Go(f func()) bool {
 	return true
 }
 
-// End ends the context. It returns true if this is the first call of End.
-func (l *Group) End() bool {
+// End ends the context.
+func (l *Group) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := l.Err() == nil
 	l.end()
-	return first
 }
 
 // Wait waits until all goroutines started by Go have returned. Call it after End.

@@ -62,7 +62,6 @@ func (n *Node) Start(ctx context.Context, o driver.Op, finish func(driver.Result
 	it, err := newItem([]driver.Op{o})
 	if err == nil {
 		it.ctx, it.finish = ctx, finish
-		it.deadline, _ = ctx.Deadline()
 		if !n.requests.Add(it) {
 			err = driver.ErrClosed
 		}

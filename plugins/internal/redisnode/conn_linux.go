@@ -29,13 +29,11 @@ func polled(conn net.Conn) net.Conn {
 		return conn
 	}
 	raw, err := sc.SyscallConn()
-	if err != nil {
+	in, inErr := rawio.NewReader(sc)
+	if err != nil || inErr != nil {
 		return conn
 	}
-	c := &pollConn{Conn: conn, raw: raw}
-	if c.in, err = rawio.NewReader(sc); err != nil {
-		return conn
-	}
+	c := &pollConn{Conn: conn, raw: raw, in: in}
 	c.tryWrite = func(fd uintptr) bool {
 		for c.wrote < len(c.out) {
 			n, err := rawio.Write(fd, c.out[c.wrote:])

@@ -205,7 +205,7 @@ type Links struct {
 	Labels bool
 
 	mu     sync.Mutex
-	open   map[*serverConn]struct{}
+	open   []*serverConn
 	failed time.Time     // when a server was last found not to serve
 	pause  time.Duration // how long after failed no connection is made
 }
@@ -232,7 +232,7 @@ func (l *Links) Keep(run string) {
 func (l *Links) leave(which func(*serverConn) bool) {
 	var wakeups []*serverConn
 	l.mu.Lock()
-	for c := range l.open {
+	for _, c := range l.open {
 		if which(c) {
 			c.left.Store(true)
 			if c.wakeups {
@@ -277,27 +277,21 @@ func (l *Links) rest(ctx context.Context) {
 func (l *Links) Lead(run string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for c := range l.open {
-		if c.run == run && !c.wakeups && !c.left.Load() && !hungUp(c.Conn) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.open, func(c *serverConn) bool {
+		return c.run == run && !c.wakeups && !c.left.Load() && !hungUp(c.Conn)
+	})
 }
 
 func (l *Links) add(c *serverConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open == nil {
-		l.open = map[*serverConn]struct{}{}
-	}
-	l.open[c] = struct{}{}
+	l.open = append(l.open, c)
 }
 
 func (l *Links) remove(c *serverConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.open, c)
+	l.open = slices.DeleteFunc(l.open, func(other *serverConn) bool { return other == c })
 }
 
 // mostHead is the number of bytes searched for the run id, which some managed servers never send.

@@ -40,14 +40,10 @@ var (
 
 // Lock returns the key of the lock called name.
 func (k Keys) Lock(name string) string {
-	if !encoded(name) {
+	if !strings.HasPrefix(name, "~") && !strings.ContainsAny(name, "{}") {
 		return k.prefix + name
 	}
 	return k.prefix + encodedMark + encoder.Replace(name)
-}
-
-func encoded(name string) bool {
-	return strings.HasPrefix(name, "~") || strings.ContainsAny(name, "{}")
 }
 
 // Name returns the name of the lock that has the given key. The result is false if no lock has that

@@ -22,11 +22,8 @@ type item struct {
 	results []driver.Result
 	call    *invocation
 
-	deadline time.Time // zero if there is no deadline
-
-	// ctx and finish are set only if no caller waits for the item; see Start.
-	ctx    context.Context
-	finish func(driver.Result)
+	ctx    context.Context     // the caller's
+	finish func(driver.Result) // set only if no caller waits for the item; see Start
 
 	// op1 and result1 are the memory for ops and results if there is only one operation.
 	op1     [1]op
@@ -53,7 +50,7 @@ func (n *Node) do(ctx context.Context, it *item) error {
 	if ctx.Err() != nil {
 		return unsent(ctx)
 	}
-	it.deadline, _ = ctx.Deadline()
+	it.ctx = ctx
 	it.Open()
 	if !n.requests.Add(it) {
 		return driver.ErrClosed
@@ -108,11 +105,12 @@ func (n *Node) updateWaiters(it *item, sent time.Time) {
 func tripContext(items []*item) (context.Context, context.CancelFunc) {
 	var last time.Time
 	for _, it := range items {
-		if it.deadline.IsZero() {
+		at, ok := it.ctx.Deadline()
+		if !ok {
 			return context.Background(), func() {}
 		}
-		if it.deadline.After(last) {
-			last = it.deadline
+		if at.After(last) {
+			last = at
 		}
 	}
 	return context.WithDeadline(context.Background(), last)

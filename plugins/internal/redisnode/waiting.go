@@ -1,6 +1,7 @@
 package redisnode
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -88,13 +89,10 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 	if err != nil {
 		return false, 0, err
 	}
-	script, args := n.opts.Turns, []any{r.Owner, n.opts.ID}
-	if script == nil {
-		r.TTL = min(r.TTL, n.distance.FirstSpan())
-		script, args = waitScript, append([]any{r.Owner, entry(n.opts.ID, r)}, n.sign()...)
-	}
+	r.TTL = min(r.TTL, n.distance.FirstSpan())
+	args := append([]any{r.Owner, entry(n.opts.ID, r)}, n.sign()...)
 	sent := time.Now()
-	reply, err := n.call(ctx, n.invoke(script, []string{n.opts.Keys.Lock(r.Name)}, true, args))
+	reply, err := n.call(ctx, n.invoke(cmp.Or(n.opts.Turns, waitScript), []string{n.opts.Keys.Lock(r.Name)}, true, args))
 	if err != nil {
 		return false, 0, err
 	}
@@ -103,10 +101,10 @@ func (n *Node) enqueue(ctx context.Context, r driver.Request) (free bool, left t
 		return false, 0, decode(r.Name, reply).Err
 	}
 	n.Wakeups.entered(r.Owner, sent, epoch)
-	if n.opts.Turns == nil && number > 0 {
+	if number > 0 {
 		left = ttl(number)
 	}
-	return n.opts.Turns != nil && number == 1, left, nil
+	return number < 0, left, nil
 }
 
 // entry returns the text that follows r.Owner in the queue; see lua/queue.lua. A grant by the store
