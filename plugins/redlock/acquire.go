@@ -79,19 +79,19 @@ func (a *acquisition) askOthers(before *quorumRequest, v vote) (more bool) {
 
 // judge reads the last round's votes, and either ends the attempt or starts its next round.
 func (a *acquisition) judge() (more bool) {
-	votes := a.now.result()
-	switch {
-	case a.now.kind == kindUndo:
-		return a.undone(votes)
-	case a.now.kind == kindToken:
-		return a.tokenWritten(votes)
-	case a.onlyQueue && votes[a.queue].answer != turn:
-		return a.askOthers(a.now, votes[a.queue])
+	kind, votes := a.now.kind, a.now.result()
+	if kind == kindAcquire {
+		a.first, a.votes = a.now, votes
 	}
-	a.first, a.votes = a.now, votes
 	most := len(votes) - a.b.quorum
 	granted, no, refused := count(votes, vote.yes), count(votes, vote.no), count(votes, is(withdrawn))
 	switch {
+	case kind == kindUndo:
+		return a.undone(votes)
+	case kind == kindToken && granted < a.b.quorum:
+		return a.undo(a.b.unavailable(votes))
+	case a.onlyQueue && votes[a.queue].answer != turn:
+		return a.askOthers(a.now, votes[a.queue])
 	case a.queue >= 0 && votes[a.queue].answer == turn:
 		a.b.contention.note(a.r.Name)
 		return a.undo(a.reserved(votes[a.queue]))
@@ -102,12 +102,14 @@ func (a *acquisition) judge() (more bool) {
 		return a.undo(a.refusal(votes))
 	case a.late():
 		return a.undo(a.tooLate())
-	case count(votes, is(done))+count(votes, is(freed)) >= a.b.quorum:
+	case kind == kindToken || granted-count(votes, is(pending)) >= a.b.quorum:
 		return a.granted(a.now.token)
 	}
 	token := lowestAbove(votes, a.b.quorum)
 	a.b.learn(token)
-	return a.writeToken(token)
+	x := a.ask(kindToken, a.guessed())
+	x.token, x.targets = token, a.mayHold()
+	return true
 }
 
 // reserved returns the error for a free lock that the node with the queue keeps for a waiter.
@@ -132,24 +134,8 @@ func lowestAbove(votes []vote, quorum int) uint64 {
 	return floors[quorum-1] + 1
 }
 
-func (a *acquisition) writeToken(token uint64) (more bool) {
-	x := a.ask(kindToken, a.guessed())
-	x.token, x.targets = token, a.mayHold()
-	return true
-}
-
 // guessed returns the token that the first round guessed, in the form used in the lock's value.
 func (a *acquisition) guessed() string { return strconv.FormatUint(a.first.token, 10) + " " }
-
-func (a *acquisition) tokenWritten(votes []vote) (more bool) {
-	switch {
-	case count(votes, vote.yes) < a.b.quorum:
-		return a.undo(a.b.unavailable(votes))
-	case a.late():
-		return a.undo(a.tooLate())
-	}
-	return a.granted(a.now.token)
-}
 
 // granted ends the attempt with a grant. In the background it sends the token to nodes that granted
 // the lock without a token, and copies the lease to nodes where another owner's failing attempt had
@@ -160,22 +146,14 @@ func (a *acquisition) granted(token uint64) (more bool) {
 	if b.leaveQueues(a.r.Owner) && a.queue >= 0 {
 		b.tell(a.queue, &quorumRequest{kind: kindLeave, key: key, owner: a.r.Owner})
 	}
-	taken := func(n int, v vote) {
-		if v.answer == heldBy { // the other owner undoes its attempt before the copy of the lease comes
-			a.repairFrom(slices.IndexFunc(a.votes, vote.yes), n, 2*b.opts.NodeTimeout)
-		}
-	}
-	if a.first != a.now {
-		a.first.each(taken)
-	}
-	a.now.each(func(n int, v vote) {
+	a.first.each(func(n int, v vote) {
 		switch {
 		case v.answer == freed:
 			b.contention.note(a.r.Name)
-		case v.answer == pending:
+		case v.answer == heldBy: // the other owner undoes its attempt before the copy of the lease comes
+			a.repairFrom(slices.IndexFunc(a.votes, vote.yes), n, 2*b.opts.NodeTimeout)
+		case v.answer == pending && a.first == a.now: // else the second round sends the token
 			b.tell(n, &quorumRequest{kind: kindToken, key: key, owner: a.r.Owner, token: token, rest: a.guessed()})
-		case a.first == a.now:
-			taken(n, v)
 		}
 	})
 	return false

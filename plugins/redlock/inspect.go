@@ -150,31 +150,25 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 // names returns the names of all locks on the scanned nodes. It fails if it can scan only a
 // minority of the nodes, because the result must include every held lock.
 func (b *Backend) names(ctx context.Context, prefix string) (map[string]struct{}, error) {
-	names := map[string]struct{}{}
-	var mu sync.Mutex
-	var causes error
-	scanned := 0
+	found, causes := make([]map[string]struct{}, len(b.nodes)), make([]error, len(b.nodes))
 	var work sync.WaitGroup
-	for _, n := range b.nodes {
+	for i, n := range b.nodes {
 		if !n.votes() {
-			causes = errors.Join(causes, errors.New(n.describe()))
+			causes[i] = errors.New(n.describe())
 			continue
 		}
-		work.Go(func() {
-			found, err := n.store.Names(ctx, prefix)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				causes = errors.Join(causes, err)
-				return
-			}
-			maps.Copy(names, found)
-			scanned++
-		})
+		work.Go(func() { found[i], causes[i] = n.store.Names(ctx, prefix) })
 	}
 	work.Wait()
+	names, scanned := map[string]struct{}{}, 0
+	for i, err := range causes {
+		if err == nil {
+			maps.Copy(names, found[i])
+			scanned++
+		}
+	}
 	if scanned < b.quorum {
-		return nil, fmt.Errorf("%w: %d of %d nodes could be scanned: %w", driver.ErrUnavailable, scanned, len(b.nodes), causes)
+		return nil, fmt.Errorf("%w: %d of %d nodes could be scanned: %w", driver.ErrUnavailable, scanned, len(b.nodes), errors.Join(causes...))
 	}
 	return names, nil
 }

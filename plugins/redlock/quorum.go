@@ -100,7 +100,6 @@ type quorumRequest struct {
 
 	mu      sync.Mutex
 	votes   []vote
-	left    int // votes yet to come
 	over    bool
 	decided chan struct{}
 	follow  func(node int, v vote)
@@ -148,7 +147,6 @@ func (b *quorumRequest) encode() {
 func (b *quorumRequest) open(n int) {
 	b.encode()
 	b.votes = make([]vote, n)
-	b.left = n
 	b.decided = make(chan struct{})
 	if b.targets == nil {
 		return
@@ -156,16 +154,12 @@ func (b *quorumRequest) open(n int) {
 	for i, asked := range b.targets {
 		if !asked {
 			b.votes[i].answer = unsent
-			b.left--
 		}
 	}
 	if b.known != nil {
 		b.votes[b.queue] = *b.known
 	}
-	if b.left == 0 {
-		b.over = true
-		close(b.decided)
-	}
+	b.decide()
 }
 
 func (b *quorumRequest) asks(node int) bool { return b.targets == nil || b.targets[node] }
@@ -176,11 +170,7 @@ func (b *quorumRequest) deliver(node int, v vote) {
 	b.mu.Lock()
 	if b.votes != nil {
 		b.votes[node] = v
-		b.left--
-		if !b.over && b.complete() {
-			b.over = true
-			close(b.decided)
-		}
+		b.decide()
 	}
 	follow := b.follow
 	b.mu.Unlock()
@@ -189,13 +179,19 @@ func (b *quorumRequest) deliver(node int, v vote) {
 	}
 }
 
-// complete reports whether the missing votes can no longer change the outcome. The caller holds mu.
-func (b *quorumRequest) complete() bool {
-	if b.left == 0 {
-		return true
+// decide closes the channel decided if the missing votes can no longer change the outcome. The
+// caller holds mu.
+func (b *quorumRequest) decide() {
+	if !b.over && b.complete() {
+		b.over = true
+		close(b.decided)
 	}
-	if b.quorum == 0 {
-		return false
+}
+
+func (b *quorumRequest) complete() bool {
+	open := count(b.votes, is(missing))
+	if open == 0 || b.quorum == 0 {
+		return open == 0
 	}
 	most := len(b.votes) - b.quorum // if more nodes vote no, the request cannot get a quorum
 	if count(b.votes, vote.no) > most || count(b.votes, is(withdrawn)) > most {
@@ -204,7 +200,7 @@ func (b *quorumRequest) complete() bool {
 	if b.kind == kindAcquire && b.queue >= 0 && b.votes[b.queue].answer == missing {
 		return false
 	}
-	granted, open := count(b.votes, vote.yes), count(b.votes, is(missing))
+	granted := count(b.votes, vote.yes)
 	accepted := granted - count(b.votes, is(pending))
 	// Wait while a quorum may still accept the guessed token, because that saves the second round.
 	return accepted >= b.quorum || granted >= b.quorum && accepted+open < b.quorum

@@ -15,11 +15,10 @@ import (
 // Wait puts r.Owner into a queue, and returns when r.Owner should call TryAcquire; see
 // driver.Waiter.
 //
-// Each lock has its queue on one node. If it had queues on several nodes, each node might vote for
-// a different waiter, and no waiter would get a majority. Hosts find the node by a hash of the
-// lock's name; see queueOf. A waiter in a queue on a wrong node is woken too, because each node's
-// vote on a release says whether the node's own queue has waiters. When the node with the queue is
-// lost, its waiters enter the queue of the next node.
+// Hosts find the node with the lock's queue by a hash of the lock's name; see queueOf. A waiter in a
+// queue on a wrong node is woken too, because each node's vote on a release says whether the node's
+// own queue has waiters. When the node with the queue is lost, its waiters enter the queue of the
+// next node.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, most time.Duration) (none driver.Grant, err error) {
 	for end := time.Now().Add(most); ; {
 		moved := b.changed.Next()
