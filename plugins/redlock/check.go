@@ -90,10 +90,9 @@ func (b *Backend) Properties() driver.Properties {
 		n.mu.Lock()
 		s := n.server
 		n.mu.Unlock()
-		if s.RunID == "" {
-			continue
+		if s.RunID != "" {
+			durability, servers = append(durability, s.Durability), append(servers, s.Version)
 		}
-		durability, servers = append(durability, s.Durability), append(servers, s.Version)
 	}
 	if len(servers) > 0 {
 		p.Durability = distinct(durability)

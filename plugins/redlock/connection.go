@@ -26,8 +26,8 @@ type connection struct {
 	looked time.Time // when the server's settings were last read
 }
 
-// lookEvery is the interval at which a host asks an idle node for its clock. So the host soon
-// notices that the node is gone or has lost its data.
+// lookEvery is the interval at which a host asks an idle node for its clock, and any node for its
+// settings. So the host soon notices that the node is gone or has lost its data.
 const lookEvery = time.Second
 
 // serve sends the node's queued requests until the connection breaks or the
@@ -62,7 +62,7 @@ func (c *connection) serve(ctx context.Context) error {
 
 // next sends the queued requests, and reports whether there were any.
 func (c *connection) next(ctx context.Context) (bool, error) {
-	if time.Since(c.looked) >= redisnode.PolicyEvery {
+	if time.Since(c.looked) >= lookEvery {
 		if err := c.lookAgain(ctx); err != nil {
 			return false, err
 		}
@@ -157,11 +157,11 @@ func (c *connection) ask(ctx context.Context, batch []*quorumRequest) (answers [
 	if redisnode.Astray(err) {
 		c.n.links.Leave(began)
 	}
-	if err != nil && len(batch) == 0 {
-		return nil, false, redisnode.Unsent(c.late(redisnode.Explain(err))) // no request was sent
-	}
 	if err != nil {
-		return nil, false, c.late(redisnode.Explain(err))
+		if err = c.late(redisnode.Explain(err)); len(batch) == 0 { // no request was sent
+			err = redisnode.Unsent(err)
+		}
+		return nil, false, err
 	}
 	now, votes := f.Number(0), f.Number(1)
 	if now < 0 || votes < 0 || len(answers) != len(batch) {
@@ -187,11 +187,8 @@ func (c *connection) run(ctx context.Context, command, script string, batch []*q
 	}
 	c.args = args[:0]
 	cmd := goredis.NewCmd(ctx, args...)
-	err := c.conn.Process(c.soon(ctx), cmd)
-	if err != nil {
-		return nil, err
-	}
-	return cmd.Val(), nil
+	_ = c.conn.Process(c.soon(ctx), cmd)
+	return cmd.Result()
 }
 
 func (c *connection) soon(ctx context.Context) context.Context {

@@ -264,11 +264,8 @@ func decode(k kind, reply any) vote {
 		return vote{answer: turn, ms: f.Number(1)}
 	case redisnode.CodeRefused:
 		return vote{answer: unknown, err: redisnode.Explain(redisnode.Refusal(raw))}
-	case codeQuarantined:
+	case redisnode.CodeQuarantined:
 		return vote{answer: quarantined}
 	}
 	return vote{answer: unknown, err: redisnode.ErrReply(reply)}
 }
-
-// codeQuarantined is QUARANTINED of lua/head.lua.
-const codeQuarantined = 6

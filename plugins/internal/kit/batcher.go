@@ -170,12 +170,6 @@ func NewQueue[T any](l Limits[T]) Queue[T] {
 	if l.Size == nil {
 		l.Size, l.Room = func(T) int { return 0 }, func() int { return 0 }
 	}
-	if l.Joins == nil {
-		l.Joins = func(_, _ T) bool { return true }
-	}
-	if l.Claim == nil {
-		l.Claim = func(T) bool { return true }
-	}
 	return Queue[T]{limits: l}
 }
 
@@ -211,11 +205,11 @@ func (q *Queue[T]) Take() (batch []T) {
 		if named {
 			name = l.Name(op)
 		}
-		fits := len(batch) == 0 || size <= room && !(named && names[name]) && l.Joins(batch[0], op)
+		fits := len(batch) == 0 || size <= room && !(named && names[name]) && (l.Joins == nil || l.Joins(batch[0], op))
 		if !fits && !named {
 			break
 		}
-		if fits && !l.Claim(op) {
+		if fits && l.Claim != nil && !l.Claim(op) {
 			continue
 		}
 		if named {

@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -12,7 +13,7 @@ import (
 // caller of Announce.
 type Feeds struct {
 	mu   sync.Mutex
-	open map[*Feed]struct{}
+	open []*Feed
 }
 
 // Feed is the queue of notices for one watcher, in the order in which they were announced.
@@ -26,11 +27,8 @@ type Feed struct {
 func (fs *Feeds) Open() *Feed {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if fs.open == nil {
-		fs.open = map[*Feed]struct{}{}
-	}
 	f := &Feed{feeds: fs, more: make(chan struct{}, 1)}
-	fs.open[f] = struct{}{}
+	fs.open = append(fs.open, f)
 	return f
 }
 
@@ -45,7 +43,7 @@ func (fs *Feeds) Watched() bool {
 func (fs *Feeds) Announce(n driver.Notice) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	for f := range fs.open {
+	for _, f := range fs.open {
 		f.pending = append(f.pending, n)
 		Wake(f.more)
 	}
@@ -68,5 +66,5 @@ func (f *Feed) Take() []driver.Notice {
 func (f *Feed) Close() {
 	f.feeds.mu.Lock()
 	defer f.feeds.mu.Unlock()
-	delete(f.feeds.open, f)
+	f.feeds.open = slices.DeleteFunc(f.feeds.open, func(other *Feed) bool { return other == f })
 }

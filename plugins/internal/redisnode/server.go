@@ -189,9 +189,6 @@ func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 	return parseServer(info.Val(), nil), nil
 }
 
-// PolicyEvery is the interval at which package redlock calls [Server.ReadAgain].
-const PolicyEvery = time.Second
-
 // policies records which servers must not grant locks, because they may evict a lock's key.
 type policies struct {
 	looking  sync.Mutex // lets one LookAgain run at a time, so that the newest answer stays

@@ -130,6 +130,7 @@ const (
 	CodeWithdrawn
 	CodeTurn // only redlock uses it
 	CodeRefused
+	CodeQuarantined // only redlock uses it
 )
 
 // Refusal is the error of a command inside a script. The script continued after the error.
