@@ -94,7 +94,8 @@ func (a *acquisition) judge() (more bool) {
 		return a.askOthers(a.now, votes[a.queue])
 	case a.queue >= 0 && votes[a.queue].answer == turn:
 		a.b.contention.note(a.r.Name)
-		return a.undo(a.reserved(votes[a.queue]))
+		ttl := time.Duration(max(votes[a.queue].ms, 1)) * time.Millisecond
+		return a.undo(&driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}})
 	case granted < a.b.quorum && refused > 0 && no <= most:
 		return a.undo(driver.ErrWithdrawn)
 	case granted < a.b.quorum:
@@ -110,12 +111,6 @@ func (a *acquisition) judge() (more bool) {
 	x := a.ask(kindToken, a.guessed())
 	x.token, x.targets = token, a.mayHold()
 	return true
-}
-
-// reserved returns the error for a free lock that the node with the queue keeps for a waiter.
-func (a *acquisition) reserved(v vote) error {
-	ttl := time.Duration(max(v.ms, 1)) * time.Millisecond
-	return &driver.HeldError{Holder: driver.Holder{Name: a.r.Name, TTL: ttl, Waiters: -1}}
 }
 
 // lowestAbove returns the lowest token above all tokens that some quorum of the granting nodes has
@@ -220,7 +215,8 @@ func (a *acquisition) undo(err error) (more bool) {
 	}
 	targets := a.mayHold()
 	if !slices.Contains(targets, true) {
-		if errors.Is(err, driver.ErrUnavailable) && neverSent(a.votes) {
+		unasked := count(a.votes, is(unsent)) + count(a.votes, is(quarantined))
+		if errors.Is(err, driver.ErrUnavailable) && unasked == len(a.votes) { // no node can still grant it
 			a.err = &nothingLeft{err}
 		}
 		return false
@@ -261,11 +257,6 @@ func (a *acquisition) undone(votes []vote) (more bool) {
 		a.err = &nothingLeft{a.err}
 	}
 	return false
-}
-
-// neverSent reports whether no voting node has got the request or can still get it.
-func neverSent(votes []vote) bool {
-	return count(votes, func(v vote) bool { return v.answer == unsent || v.answer == quarantined }) == len(votes)
 }
 
 // A new token must be above every earlier token of its lock. A grant's token is written to a quorum

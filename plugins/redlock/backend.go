@@ -39,8 +39,9 @@ type Backend struct {
 	contention contention
 	observers  kit.Poller
 
-	mu      sync.Mutex    // guards each node's runID
-	changed kit.Broadcast // signals each change of a node's state
+	mu      sync.Mutex
+	servers map[string]*node // the connected node of each run id, guarded by mu
+	changed kit.Broadcast    // signals each change of a node's state
 
 	background *kit.Group // refuses new requests after its end; cancel ends requests under way
 	cancel     context.CancelFunc
@@ -71,7 +72,7 @@ func open(o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		opts: o, keys: keys, id: rand.Text(), quorum: len(addrs)/2 + 1, log: cmp.Or(o.Logger, slog.Default()), began: time.Now(),
-		background: kit.NewGroup(), repairing: map[string]int{},
+		background: kit.NewGroup(), repairing: map[string]int{}, servers: map[string]*node{},
 	}
 	b.contention.init()
 	b.observers.Every, b.observers.Look, b.observers.Go = observeEvery, b.look, b.background.Go
@@ -161,12 +162,10 @@ func (b *Backend) inspectServer(ctx context.Context, n *node, conn *goredis.Conn
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, other := range b.nodes {
-		if other.runID == s.RunID && other != n {
-			return s, duplicateNode(other.addr, n.addr)
-		}
+	if other := b.servers[s.RunID]; other != nil {
+		return s, duplicateNode(other.addr, n.addr)
 	}
-	n.runID = s.RunID
+	b.servers[s.RunID] = n
 	return s, nil
 }
 
@@ -185,8 +184,9 @@ const closeGrace = 400 * time.Millisecond
 // settle sends each node the missed requests that end leases or attempts. After Close, the backend
 // can no longer send them.
 func (b *Backend) settle(ctx context.Context) {
-	end := time.After(closeGrace)
-	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {
+	ctx, cancel := context.WithTimeout(ctx, closeGrace)
+	defer cancel()
+	for pause := time.Millisecond; ctx.Err() == nil; pause = min(2*pause, b.opts.NodeTimeout/2) {
 		owing := false
 		for _, n := range b.nodes {
 			owing = n.hurry() || owing
@@ -196,10 +196,7 @@ func (b *Backend) settle(ctx context.Context) {
 		}
 		select {
 		case <-time.After(pause):
-		case <-end:
-			return
 		case <-ctx.Done():
-			return
 		}
 	}
 }

@@ -70,11 +70,10 @@ func (b *Backend) connected(ctx context.Context) error {
 		if !slices.ContainsFunc(b.nodes, (*node).connecting) {
 			return nil
 		}
-		err := b.rest(ctx, moved, time.After(time.Until(end)))
-		if err != nil && ctx.Err() != nil {
-			err = fmt.Errorf("%w: no reply yet: %w", driver.ErrUnavailable, err)
-		}
-		if err != nil {
+		switch err := b.rest(ctx, moved, time.After(time.Until(end))); {
+		case err != nil && ctx.Err() != nil:
+			return fmt.Errorf("%w: no reply yet: %w", driver.ErrUnavailable, err)
+		case err != nil:
 			return err
 		}
 	}

@@ -54,8 +54,6 @@ func (c *connection) serve(ctx context.Context) error {
 			if more, err := c.next(ctx); err != nil || !more {
 				return err
 			}
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,8 +66,6 @@ type node struct {
 	retries []*quorumRequest
 	retried time.Time // when retries were last sent
 	asked   bool      // requests are on their way to the node
-	// runID is the run id of the connected server, guarded by Backend.mu.
-	runID string
 }
 
 const maxRetries = 10_000
@@ -310,7 +309,7 @@ func (n *node) session(ctx context.Context) error {
 	}
 	n.refuse(s.Evicts(n.addr))
 	n.held.next = time.Time{} // the server may have lost its data
-	c := &connection{n: n, conn: conn, marker: n.b.marker(s.RunID), looked: time.Now()}
+	c := &connection{n: n, conn: conn, marker: n.b.opts.marker(s.RunID), looked: time.Now()}
 	if err := c.vote(ctx, nil); err != nil {
 		return err
 	}
@@ -324,7 +323,7 @@ func (n *node) run(ctx context.Context) {
 	for {
 		err := n.session(ctx)
 		n.b.mu.Lock()
-		n.runID = ""
+		maps.DeleteFunc(n.b.servers, func(_ string, other *node) bool { return other == n })
 		n.b.mu.Unlock()
 		if err == nil || ctx.Err() != nil {
 			err = driver.ErrClosed
@@ -346,8 +345,6 @@ func (n *node) run(ctx context.Context) {
 		select {
 		case <-time.After(jitter(pause)):
 		case <-n.b.background.Done():
-			return
-		case <-ctx.Done():
 			return
 		}
 	}

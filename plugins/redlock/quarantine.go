@@ -24,15 +24,11 @@ const markerKey = "~redlock"
 
 // marker returns the text that a node's hash must have before the node may vote: the server's run
 // id and MaxTTL. It returns "" if quarantine is off.
-func (b *Backend) marker(runID string) string {
-	if b.opts.Quarantine == "off" {
+func (o Options) marker(runID string) string {
+	if o.Quarantine == "off" {
 		return ""
 	}
-	return markerOf(runID, b.opts.MaxTTL)
-}
-
-func markerOf(runID string, maxTTL time.Duration) string {
-	return fmt.Sprintf("%s %d", runID, maxTTL.Milliseconds())
+	return fmt.Sprintf("%s %d", runID, o.MaxTTL.Milliseconds())
 }
 
 // quarantine is what a host knows about one node's quarantine. Each quarantine has a random id (the
@@ -135,8 +131,7 @@ func (b *Backend) initCommand() string {
 type fresh struct {
 	addr   string
 	client *goredis.Client
-	runID  string
-	marker string // the marker that it should have
+	marker string // the marker that it should have; "" if its run id is not known
 	votes  bool
 }
 
@@ -145,6 +140,7 @@ func initAll(ctx context.Context, o Options, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	o.Quarantine = "on" // init writes markers in any case
 	var nodes []*fresh
 	var failed error
 	voting := 0
@@ -155,9 +151,9 @@ func initAll(ctx context.Context, o Options, stdout io.Writer) error {
 		}
 		defer client.Close()
 		f := &fresh{addr: a.Addr, client: client}
-		failed = errors.Join(failed, f.look(ctx, o.MaxTTL))
+		failed = errors.Join(failed, f.look(ctx, o))
 		for _, other := range nodes {
-			if f.runID != "" && f.runID == other.runID {
+			if f.marker != "" && f.marker == other.marker {
 				return duplicateNode(other.addr, f.addr)
 			}
 		}
@@ -183,7 +179,7 @@ func initAll(ctx context.Context, o Options, stdout io.Writer) error {
 }
 
 // look reads the node's run id and marker, which show whether the node votes.
-func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
+func (f *fresh) look(ctx context.Context, o Options) error {
 	s, err := redisnode.ReadServer(ctx, f.client)
 	if err != nil {
 		return redisnode.Explain(err)
@@ -194,7 +190,7 @@ func (f *fresh) look(ctx context.Context, maxTTL time.Duration) error {
 	if s.RunID == "" {
 		return hiddenRunID(f.addr)
 	}
-	f.runID, f.marker = s.RunID, markerOf(s.RunID, maxTTL)
+	f.marker = o.marker(s.RunID)
 	has, err := f.client.HGet(ctx, markerKey, "marker").Result()
 	if err != nil && !errors.Is(err, goredis.Nil) {
 		return redisnode.Explain(err)

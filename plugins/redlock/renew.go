@@ -83,10 +83,8 @@ func (o *operation) repairFrom(source, target int, after time.Duration) {
 		b.sending.Lock()
 		defer b.sending.Unlock()
 		open := b.repairing[r.Owner]
-		if open <= 1 {
+		if b.repairing[r.Owner] = open - 1; open <= 1 {
 			delete(b.repairing, r.Owner)
-		} else {
-			b.repairing[r.Owner] = open - 1
 		}
 		ttl := r.TTL - time.Since(sent) - b.opts.NodeTimeout
 		h := v.holder(r.Name)
