@@ -64,7 +64,7 @@ func open(opts Options) (*Backend, error) {
 	}
 	o := redisnode.Options{
 		Keys: keys, ID: rand.Text(), Batches: t.opts.PoolSize,
-		WaitReplicas: t.opts.WaitReplicas, WaitTimeout: t.opts.WaitTimeout, Silence: t.silence(), PingEvery: 2 * t.opts.LookEvery,
+		WaitReplicas: t.opts.WaitReplicas, WaitTimeout: t.opts.WaitTimeout, Silence: t.opts.RequestTimeout, PingEvery: 2 * t.opts.LookEvery,
 	}
 	if t.topology != redisnode.Cluster {
 		o.Links = b.links

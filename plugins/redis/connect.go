@@ -39,14 +39,6 @@ func (t target) newClient(links *redisnode.Links, connected func(context.Context
 	return goredis.NewClient(o), nil
 }
 
-// silence returns the longest time that the server may take to answer a request.
-func (t target) silence() time.Duration {
-	if t.opts.WaitReplicas > 0 {
-		return t.opts.RequestTimeout + t.opts.WaitTimeout // WAIT may answer that late
-	}
-	return t.opts.RequestTimeout
-}
-
 // connected checks the server of a new connection before the first request. A restarted or replaced
 // server needs new connections, so each server is checked before it grants a lock. The method
 // watchPolicy reads the settings that may change on a running server.

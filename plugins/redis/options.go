@@ -80,6 +80,9 @@ func (o Options) resolve() (target, error) {
 	if err := o.check(); err != nil {
 		return target{}, err
 	}
+	if o.WaitReplicas > 0 {
+		o.RequestTimeout += o.WaitTimeout // WAIT may answer that late
+	}
 	t, port := target{opts: o}, 6379
 	switch {
 	case o.Cluster:

@@ -15,7 +15,6 @@ import (
 // true if an address requires TLS to the servers.
 func (t target) settings() (servers, sentinels Connect, secure bool) {
 	servers = t.opts.Connect
-	servers.RequestTimeout = t.silence()
 	sentinels, secure = servers, t.tls
 	apart := t.opts.SentinelTLSEnabled
 	switch {

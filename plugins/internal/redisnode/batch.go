@@ -30,17 +30,15 @@ func encode(o driver.Op) (op, error) {
 		return op{kind: "a", name: r.Name, id: r.Owner, tail: ValueTail(r.Label, r.Value), ms: r.TTL.Milliseconds()}, nil
 	case o.Kind == driver.OpRenew:
 		id := LeaseID(r.Owner, r.Token)
-		return op{kind: "r", name: r.Name, id: id, tail: lastIndex(id), ms: r.TTL.Milliseconds()}, nil
+		return op{kind: "r", name: r.Name, id: id, tail: strconv.Itoa(len(id) - 1), ms: r.TTL.Milliseconds()}, nil
 	case o.Kind == driver.OpWithdraw:
 		return op{kind: "w", name: r.Name, id: r.Owner, ms: TombstoneFor.Milliseconds()}, nil
 	case o.Kind == driver.OpRelease:
 		id := LeaseID(r.Owner, r.Token)
-		return op{kind: "d", name: r.Name, id: id, tail: lastIndex(id), ms: kit.Millis(r.Keep)}, nil
+		return op{kind: "d", name: r.Name, id: id, tail: strconv.Itoa(len(id) - 1), ms: kit.Millis(r.Keep)}, nil
 	}
 	return op{}, fmt.Errorf("%w: operation %d of a batch", driver.ErrInvalid, o.Kind)
 }
-
-func lastIndex(id string) string { return strconv.Itoa(len(id) - 1) }
 
 // Do executes the operations ops in one round trip. The results are in the order of ops. Operations
 // on the same lock are executed in their order. When ctx ends, Do returns at once, but operations

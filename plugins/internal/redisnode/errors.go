@@ -129,24 +129,22 @@ func Astray(err error) bool {
 	if !errors.As(err, &reply) {
 		return false
 	}
-	v, _ := verdictOn(replyText(reply))
+	_, v, _ := verdictOn(reply)
 	return v.astray
 }
 
-func replyText(reply goredis.Error) string { return strings.TrimPrefix(reply.Error(), "ERR ") }
-
-func verdictOn(text string) (v verdict, known bool) {
+func verdictOn(reply goredis.Error) (text string, v verdict, known bool) {
+	text = strings.TrimPrefix(reply.Error(), "ERR ")
 	code, _, _ := strings.Cut(text, " ")
 	v, known = verdicts[code]
 	if m := scriptError.FindStringSubmatch(text); !known && m != nil {
 		v, known = verdicts[m[1]]
 	}
-	return v, known
+	return text, v, known
 }
 
 func explainReply(reply goredis.Error) error {
-	text := replyText(reply)
-	v, known := verdictOn(text)
+	text, v, known := verdictOn(reply)
 	switch {
 	case known && v.notSent:
 		return fmt.Errorf("%w: %w: %s: %w", v.sentinel, driver.ErrNotSent, v.advice, reply)

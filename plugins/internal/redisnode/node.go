@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,14 +60,14 @@ type Node struct {
 	// Turned is signalled when [Node.Refuse] begins or ends the refusal of acquires.
 	Turned   kit.Broadcast
 	refusal  atomic.Pointer[error] // nil until the first Refuse
-	policies policies
+	looking  sync.Mutex            // lets one LookAgain run at a time, so that the newest answer stays
+	judging  sync.Mutex            // guards verdicts
+	verdicts map[string]error      // the last bad verdicts of Judge, by the String text of the server
 }
 
 // NewNode returns a Node that uses client. The Node's Close method closes the client.
 func NewNode(client goredis.UniversalClient, opts Options) *Node {
-	n := &Node{opts: opts, client: client, Wakeups: newWakeups(client, opts.Keys, opts.ID)}
-	n.Wakeups.pingEvery = max(pingEvery, opts.PingEvery)
-	n.policies.verdicts = map[string]error{}
+	n := &Node{opts: opts, client: client, Wakeups: newWakeups(client, opts), verdicts: map[string]error{}}
 	n.requests = kit.NewBatcher(kit.BatcherOptions[*item]{
 		Limits:  kit.Limits[*item]{Size: (*item).size, Room: func() int { return maxPerTrip }, Claim: (*item).Claim},
 		Senders: opts.Batches, Send: n.serve,

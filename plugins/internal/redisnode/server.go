@@ -189,37 +189,30 @@ func (s Server) ReadAgain(ctx context.Context, c processor) (Server, error) {
 	return parseServer(info.Val(), nil), nil
 }
 
-// policies records which servers must not grant locks, because they may evict a lock's key.
-type policies struct {
-	looking  sync.Mutex // lets one LookAgain run at a time, so that the newest answer stays
-	mu       sync.Mutex
-	verdicts map[string]error // by the String text of the server's client or connection
-}
-
 // Judge records whether a server may grant locks. The parameter server is a client of that server,
 // or a connection to it. If verdict is nil, the server may grant locks. If verdict wraps
 // driver.ErrDenied, the server must not grant locks. Any other verdict changes nothing. While at
 // least one server must not grant locks, all acquires are refused.
 func (n *Node) Judge(server fmt.Stringer, verdict error) {
-	n.policies.mu.Lock()
-	defer n.policies.mu.Unlock()
+	n.judging.Lock()
+	defer n.judging.Unlock()
 	switch {
 	case verdict == nil:
-		delete(n.policies.verdicts, server.String())
+		delete(n.verdicts, server.String())
 	case errors.Is(verdict, driver.ErrDenied):
-		n.policies.verdicts[server.String()] = verdict
+		n.verdicts[server.String()] = verdict
 	}
 	n.refuseAsJudged()
 }
 
-// refuseAsJudged applies the verdicts. The caller must hold policies.mu.
+// refuseAsJudged applies the verdicts. The caller must hold judging.
 func (n *Node) refuseAsJudged() {
-	servers := slices.Sorted(maps.Keys(n.policies.verdicts))
+	servers := slices.Sorted(maps.Keys(n.verdicts))
 	if len(servers) == 0 {
 		n.Refuse(nil)
 		return
 	}
-	n.Refuse(n.policies.verdicts[servers[0]]) // one error is enough: each names the whole store
+	n.Refuse(n.verdicts[servers[0]]) // one error is enough: each names the whole store
 }
 
 // LookAgain reads the settings of all masters. While a master may delete the key of a held lock,
@@ -229,8 +222,8 @@ func (n *Node) refuseAsJudged() {
 // Note: do not ignore the last answer of an unreachable master. When a frozen master resumes, it
 // executes the requests that were sent to it while it was frozen.
 func (n *Node) LookAgain(ctx context.Context, known Server, addr string) {
-	n.policies.looking.Lock()
-	defer n.policies.looking.Unlock()
+	n.looking.Lock()
+	defer n.looking.Unlock()
 	var mu sync.Mutex
 	masters := map[string]bool{}
 	err := n.eachMaster(ctx, func(ctx context.Context, c *goredis.Client) error {
@@ -252,8 +245,8 @@ func (n *Node) LookAgain(ctx context.Context, known Server, addr string) {
 	if err != nil {
 		return
 	}
-	n.policies.mu.Lock()
-	defer n.policies.mu.Unlock()
-	maps.DeleteFunc(n.policies.verdicts, func(server string, _ error) bool { return !masters[server] })
+	n.judging.Lock()
+	defer n.judging.Unlock()
+	maps.DeleteFunc(n.verdicts, func(server string, _ error) bool { return !masters[server] })
 	n.refuseAsJudged()
 }

@@ -1,6 +1,7 @@
 package redisnode
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -94,14 +95,10 @@ func parseValue(raw string, lowest uint64, h *driver.Holder) bool {
 	return true
 }
 
+const ownerCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+
 func isOwner(s string) bool {
-	for _, c := range []byte(s) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !letter && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 64
+	return s != "" && len(s) <= 64 && strings.TrimLeft(s, ownerCharacters) == ""
 }
 
 func printable(raw string) string {
@@ -117,10 +114,7 @@ func printable(raw string) string {
 		}
 		b.WriteRune(r)
 	}
-	if b.Len() == 0 {
-		return "(empty)"
-	}
-	return b.String()
+	return cmp.Or(b.String(), "(empty)")
 }
 
 // If a script refuses an operation, its reply starts with one of these codes; see lua/head.lua.

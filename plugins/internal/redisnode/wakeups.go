@@ -49,9 +49,9 @@ type Link struct {
 	Epoch int   // rises with every change of the state
 }
 
-func newWakeups(client goredis.UniversalClient, keys Keys, id string) *Wakeups {
+func newWakeups(client goredis.UniversalClient, o Options) *Wakeups {
 	return &Wakeups{
-		client: client, channel: keys.side() + "i:" + id, background: kit.NewGroup(),
+		client: client, channel: o.Keys.side() + "i:" + o.ID, pingEvery: max(pingEvery, o.PingEvery), background: kit.NewGroup(),
 		waiters: map[string]*waiting{}, changes: map[string]map[chan struct{}]struct{}{},
 	}
 }
