@@ -16,7 +16,7 @@ import (
 )
 
 func (t target) newClient(links *redisnode.Links, connected func(context.Context, *goredis.Conn) error) (goredis.UniversalClient, error) {
-	servers, _, secure := t.settings()
+	servers, sentinels, secure := t.settings()
 	u, err := redisnode.ClientOptions(servers, t.opts.PoolSize, secure, t.opts.Logger, links, connected)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (t target) newClient(links *redisnode.Links, connected func(context.Context
 		u.MaxRedirects = 5
 		return goredis.NewClusterClient(u.Cluster()), nil
 	case t.opts.SentinelMaster != "":
-		return t.failoverClient(u, links)
+		return t.failoverClient(u, sentinels, links)
 	}
 	o := u.Simple()
 	o.Network = t.network

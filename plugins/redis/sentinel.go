@@ -31,11 +31,10 @@ func (t target) settings() (servers, sentinels Connect, secure bool) {
 
 // failoverClient makes the client for a Sentinel group. go-redis dials servers and sentinels with
 // one function, but calls dial hooks only for servers. So serverHook marks the calls for servers.
-func (t target) failoverClient(u *goredis.UniversalOptions, links *redisnode.Links) (goredis.UniversalClient, error) {
+func (t target) failoverClient(u *goredis.UniversalOptions, sentinels Connect, links *redisnode.Links) (goredis.UniversalClient, error) {
 	if t.opts.SentinelTLSEnabled == nil {
 		return goredis.NewFailoverClient(u.Failover()), nil
 	}
-	_, sentinels, _ := t.settings()
 	s, err := redisnode.ClientOptions(sentinels, t.opts.PoolSize, false, t.opts.Logger, links, nil)
 	if err != nil {
 		return nil, err

@@ -21,9 +21,9 @@ func (b *Backend) Check(ctx context.Context) error {
 	if err := b.connected(ctx); err != nil {
 		return fmt.Errorf("redlock: check: %w", err)
 	}
-	o := b.operation("check", driver.Request{Name: "~", Owner: b.id}, kindCheck, "")
+	o := b.operation("check", driver.Request{Name: "~", Owner: b.id}, kindCheck, (*operation).verdict)
 	o.now.key, o.now.quorum = b.keys.Nobody(), 0
-	if err := b.do(ctx, o.decided(o.verdict))[0].Err; errors.Is(err, driver.ErrClosed) {
+	if err := b.do(ctx, o)[0].Err; errors.Is(err, driver.ErrClosed) {
 		return err
 	}
 	err := o.err

@@ -43,7 +43,11 @@ func (c *connection) serve(ctx context.Context) error {
 		} else if more {
 			continue
 		}
-		look.Reset(c.pause())
+		pause := lookEvery
+		if held := &c.n.held; held.episode != "" {
+			pause = min(pause, time.Until(held.next))
+		}
+		look.Reset(pause)
 		select {
 		case <-c.n.more:
 		case <-look.C:
@@ -103,14 +107,6 @@ func (c *connection) late(err error) error {
 	}
 	return fmt.Errorf("no reply within node_timeout (%v), which must be longer than a round trip to %s takes: %w",
 		c.n.b.opts.NodeTimeout, c.n.addr, redisnode.Explain(err))
-}
-
-// pause returns the time to wait for requests before the node is asked for its clock.
-func (c *connection) pause() time.Duration {
-	if q := &c.n.held; q.episode != "" {
-		return max(0, min(lookEvery, time.Until(q.next)))
-	}
-	return lookEvery
 }
 
 // vote sends a batch of requests in one script, and delivers the node's votes. Even an empty batch

@@ -25,9 +25,7 @@ func (b *Backend) Inspect(ctx context.Context, name string) (driver.Holder, erro
 // inspect returns an operation that stores the lock's holder in h. The operation waits for every
 // node's vote, because the node with the queue, which knows the waiters, may answer last.
 func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
-	o := b.operation(verb, driver.Request{Name: name}, kindInspect, "")
-	o.now.quorum = 0
-	return o.decided(func() error {
+	o := b.operation(verb, driver.Request{Name: name}, kindInspect, func(o *operation) error {
 		votes := o.now.result()
 		if count(votes, is(seen)) < b.quorum {
 			return b.unavailable(votes)
@@ -35,6 +33,8 @@ func (b *Backend) inspect(verb, name string, h *driver.Holder) *operation {
 		*h = b.holder(name, votes)
 		return nil
 	})
+	o.now.quorum = 0
+	return o
 }
 
 // holder returns the owner that has the lock, or may have it, on a majority of nodes. A node that
@@ -100,8 +100,9 @@ func (b *Backend) agree(hs []driver.Holder) (h driver.Holder) {
 // Proclaim replaces the published value on a majority of nodes; see
 // driver.Lock. An unreachable node keeps the old value until the lease ends.
 func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
-	o := b.operation("proclaim", r, kindProclaim, string(r.Value))
-	return b.do(ctx, o.decided(o.verdict))[0].Err
+	o := b.operation("proclaim", r, kindProclaim, (*operation).verdict)
+	o.now.rest = string(r.Value)
+	return b.do(ctx, o)[0].Err
 }
 
 // observeEvery is the interval at which a host reads the locks that its callers observe.

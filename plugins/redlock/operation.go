@@ -26,10 +26,15 @@ type operation struct {
 	err   error
 }
 
-// operation returns an operation whose first request has kind k. The caller must set next.
-func (b *Backend) operation(verb string, r driver.Request, k kind, rest string) *operation {
+// operation returns an operation that sends one request, of kind k. Its result is that of the
+// function end.
+func (b *Backend) operation(verb string, r driver.Request, k kind, end func(*operation) error) *operation {
 	o := &operation{b: b, verb: verb, r: r, sent: time.Now()}
-	o.ask(k, rest)
+	o.next = func() bool {
+		o.err = end(o)
+		return false
+	}
+	o.ask(k, "")
 	return o
 }
 
@@ -40,15 +45,6 @@ func (o *operation) ask(k kind, rest string) *quorumRequest {
 		token: o.r.Token, rest: rest, quorum: o.b.quorum,
 	}
 	return o.now
-}
-
-// decided makes the operation end after its first request, with the result of the function err.
-func (o *operation) decided(err func() error) *operation {
-	o.next = func() bool {
-		o.err = err()
-		return false
-	}
-	return o
 }
 
 func (o *operation) refuse(err error) *operation {

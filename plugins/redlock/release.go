@@ -32,25 +32,23 @@ func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 // release returns an operation that ends a lease by one request to all nodes. The operation wakes
 // the next waiter when the lock is free on a majority.
 func (b *Backend) release(r driver.Request) *operation {
-	o := b.operation("release", r, kindRelease, "")
+	o := b.operation("release", r, kindRelease, (*operation).ended)
 	// Keep is rounded up to milliseconds, so that the lock does not become free early.
 	o.now.ms, o.now.kept = kit.Millis(r.Keep), o.sent.Add(r.Keep)
-	return o.decided(o.ended)
+	return o
 }
 
 // withdraw returns an operation that sends one request to all nodes. A missing lease is no error.
 func (b *Backend) withdraw(r driver.Request) *operation {
 	b.leaveQueues(r.Owner)
-	o := b.operation("withdraw", r, kindWithdraw, "")
-	o.now.ms, o.now.kept = redisnode.TombstoneFor.Milliseconds(), o.sent
-	return o.decided(func() error {
-		err := o.ended()
-		var lost *driver.NotHeldError
-		if errors.As(err, &lost) {
-			return nil
+	o := b.operation("withdraw", r, kindWithdraw, func(o *operation) error {
+		if err := o.ended(); !errors.Is(err, driver.ErrNotHeld) {
+			return err
 		}
-		return err
+		return nil
 	})
+	o.now.ms, o.now.kept = redisnode.TombstoneFor.Milliseconds(), o.sent
+	return o
 }
 
 // ended returns the verdict on a request that ends a lease. Without an error, it wakes waiters and
@@ -153,6 +151,6 @@ func (b *Backend) retryOf(x *quorumRequest) *quorumRequest {
 // Break ends the lease of the lock called name if the lease has this token; see driver.Admin. It
 // needs the votes of a majority. A node that misses the request gets it again later.
 func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
-	o := b.operation("break", driver.Request{Name: name, Token: token}, kindBreak, "")
-	return b.do(ctx, o.decided(o.ended))[0].Err
+	r := driver.Request{Name: name, Token: token}
+	return b.do(ctx, b.operation("break", r, kindBreak, (*operation).ended))[0].Err
 }

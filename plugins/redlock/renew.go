@@ -22,25 +22,23 @@ func (b *Backend) Renew(ctx context.Context, r driver.Request) error {
 // Note: do not copy the lease before the votes. A copy could turn a minority into a majority, so
 // that a lost lease comes back with its old token.
 func (b *Backend) renew(r driver.Request) *operation {
-	o := b.operation("renew", r, kindRenew, "")
+	o := b.operation("renew", r, kindRenew, func(o *operation) error {
+		err := o.verdict()
+		switch {
+		case errors.Is(err, driver.ErrNotHeld):
+			o.giveUp()
+		case err == nil && o.late():
+			return o.tooLate()
+		case err == nil:
+			o.repair()
+		}
+		return err
+	})
+	o.now.ms = kit.Millis(r.TTL)
 	if err := b.checkTTL(r.TTL); err != nil {
 		return o.refuse(err)
 	}
-	o.now.ms = kit.Millis(r.TTL)
-	return o.decided(func() error {
-		err := o.verdict()
-		if lost := (*driver.NotHeldError)(nil); errors.As(err, &lost) {
-			o.giveUp()
-		}
-		if err != nil {
-			return err
-		}
-		if o.late() {
-			return o.tooLate()
-		}
-		o.repair()
-		return nil
-	})
+	return o
 }
 
 // giveUp ends a lost lease on the nodes that did not vote against its renewal. These nodes may have

@@ -160,12 +160,10 @@ type Queue[T any] struct {
 	waiting []T
 }
 
-const noLimit = 1 << 30
-
 // NewQueue returns an empty Queue.
 func NewQueue[T any](l Limits[T]) Queue[T] {
 	if l.Count == nil {
-		l.Count = func() int { return noLimit }
+		l.Count = func() int { return 1 << 30 }
 	}
 	if l.Size == nil {
 		l.Size, l.Room = func(T) int { return 0 }, func() int { return 0 }

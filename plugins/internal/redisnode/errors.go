@@ -110,9 +110,8 @@ func Explain(err error) error {
 		return fmt.Errorf("%w: %w", driver.ErrClosed, err)
 	case strings.Contains(err.Error(), allSentinels) && errors.Is(err, goredis.Nil):
 		return fmt.Errorf("%w: %w: the sentinels watch no master of this name: see sentinel_master: %w", driver.ErrDenied, driver.ErrNotSent, err)
-	case strings.Contains(err.Error(), allSentinels):
-		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, err)
-	case errors.As(err, &dial), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted):
+	case strings.Contains(err.Error(), allSentinels), errors.As(err, &dial),
+		errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrNotSent, err)
 	case errors.As(err, &reply):
 		return explainReply(reply)
