@@ -120,6 +120,9 @@ func (c *connection) vote(ctx context.Context, batch []*quorumRequest) error {
 			v.answer = unsent
 		}
 		for _, b := range batch {
+			if v.answer == unknown && b.grantee != "" {
+				c.n.uncertain.Put(b.grantee, struct{}{})
+			}
 			c.n.answer(b, v)
 		}
 		return err

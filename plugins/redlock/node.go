@@ -212,14 +212,9 @@ func (n *node) take() []*quorumRequest {
 // answer delivers the node's vote v on the request b, or the reason why there is no vote. If b ends
 // a lease or an attempt, and the node has not done that, then b is sent again later.
 func (n *node) answer(b *quorumRequest, v vote) {
-	if v.absent() {
+	if v.absent() && b.givesUp() {
 		n.mu.Lock()
-		if v.answer == unknown && b.grantee != "" {
-			n.uncertain.Put(b.grantee, struct{}{})
-		}
-		if b.givesUp() {
-			n.retryLater(b)
-		}
+		n.retryLater(b)
 		n.mu.Unlock()
 	}
 	b.deliver(n.index, v)
