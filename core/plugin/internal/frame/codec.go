@@ -154,26 +154,16 @@ func (c *coder) end() error {
 
 // check returns an error if the request r exceeds a limit.
 func check(r *driver.Request) error {
-	if err := checkName(r.Name); err != nil {
-		return err
-	}
 	for _, part := range []struct {
 		what      string
 		size, max int
-	}{{"owner", len(r.Owner), maxOwner}, {"label", len(r.Label), maxLabel}, {"value", len(r.Value), maxValue}} {
+	}{{"name", len(r.Name), maxName}, {"owner", len(r.Owner), maxOwner}, {"label", len(r.Label), maxLabel}, {"value", len(r.Value), maxValue}} {
 		if part.size > part.max {
 			return fmt.Errorf("%w: %s has %d bytes, allowed are %d", driver.ErrInvalid, part.what, part.size, part.max)
 		}
 	}
-	return nil
-}
-
-func checkName(name string) error {
-	if len(name) > maxName {
-		return fmt.Errorf("%w: name has %d bytes, allowed are %d", driver.ErrInvalid, len(name), maxName)
-	}
-	if !utf8.ValidString(name) {
-		return fmt.Errorf("%w: name %q is not valid UTF-8", driver.ErrInvalid, name)
+	if !utf8.ValidString(r.Name) {
+		return fmt.Errorf("%w: name %q is not valid UTF-8", driver.ErrInvalid, r.Name)
 	}
 	return nil
 }

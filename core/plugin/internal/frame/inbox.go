@@ -24,25 +24,20 @@ func newInbox(r io.Reader) *inbox { return &inbox{r: r, buf: make([]byte, buffer
 // next returns the payload of the next frame, or nil if that frame was not
 // read completely yet. The payload is valid until the next call of fill.
 func (in *inbox) next() ([]byte, error) {
-	size, err := in.size()
-	if err != nil || size < 0 || in.to-in.from < headSize+size {
-		return nil, err
-	}
-	start := in.from + headSize
-	in.from = start + size
-	return in.buf[start:in.from:in.from], nil
-}
-
-// size returns the payload size of the next frame, or -1 if its head is not read yet.
-func (in *inbox) size() (int, error) {
 	if in.to-in.from < headSize {
-		return -1, nil
+		return nil, nil
 	}
 	size := binary.BigEndian.Uint32(in.buf[in.from:])
 	if size == 0 || size > maxFrame {
-		return 0, fmt.Errorf("%w of %d bytes", errBroken, size)
+		return nil, fmt.Errorf("%w of %d bytes", errBroken, size)
 	}
-	return int(size), nil
+	start := in.from + headSize
+	end := start + int(size)
+	if in.to < end {
+		return nil, nil
+	}
+	in.from = end
+	return in.buf[start:end:end], nil
 }
 
 // fill waits for more bytes. It grows the buffer only when received bytes have filled it. So a

@@ -146,8 +146,12 @@ func (l *Link) Close() {
 }
 
 // call sends the message m and waits for the answer or the end of ctx. The caller must recycle the
-// returned call. err is a failure of the transport. An error from the plugin is in the answer.
+// returned call. If err is not nil, m exceeds a limit or the transport has failed. An error from the
+// plugin is in the answer.
 func (l *Link) call(ctx context.Context, m *message) (*call, error) {
+	if err := check(&m.request); err != nil {
+		return nil, err
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, unsent(err)
 	}
@@ -167,7 +171,7 @@ func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 		if c.kind.waits() && l.answersYet(c) {
 			break
 		}
-		if l.cancel(c) {
+		if l.giveUp(c, true) {
 			c.recycle()
 			return nil, noAnswer(ctx.Err())
 		}
@@ -262,15 +266,7 @@ func (l *Link) leave(id uint64) *call {
 // answersYet tells the plugin that the caller gives up the call c. It reports whether the answer to
 // c has come already or comes within the time grace.
 func (l *Link) answersYet(c *call) bool {
-	l.out.mu.Lock()
-	write := false
-	if l.slots[c.id&slotMask] == c {
-		write = l.tell(c)
-	}
-	l.out.mu.Unlock()
-	if write {
-		l.out.flush(false)
-	}
+	l.giveUp(c, false)
 	late := time.NewTimer(grace)
 	defer late.Stop()
 	select {
@@ -281,21 +277,19 @@ func (l *Link) answersYet(c *call) bool {
 	}
 }
 
-// tell queues the message that the call c is given up. The caller must
-// hold out.mu, and must call out.flush if write is true.
-func (l *Link) tell(c *call) (write bool) {
-	m := message{kind: kindCancel}
-	return l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
-}
-
-// cancel gives up the call c and tells the plugin. If c has its answer already, it returns false.
-func (l *Link) cancel(c *call) bool {
+// giveUp tells the plugin that the caller gives up the call c. If c has its answer already, giveUp
+// returns false. If leave is true, the answer to c is no longer wanted.
+func (l *Link) giveUp(c *call, leave bool) bool {
 	l.out.mu.Lock()
-	if l.leave(c.id) == nil {
+	if l.slots[c.id&slotMask] != c {
 		l.out.mu.Unlock()
 		return false
 	}
-	write := l.tell(c)
+	if leave {
+		l.leave(c.id)
+	}
+	m := message{kind: kindCancel}
+	write := l.out.queue(func(b []byte) []byte { return m.append(b, c.id) })
 	l.out.mu.Unlock()
 	if write {
 		l.out.flush(false)

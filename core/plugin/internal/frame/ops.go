@@ -10,8 +10,8 @@ import (
 
 var _ wire.Link = (*Link)(nil)
 
-func (l *Link) grant(ctx context.Context, m *message) (uint64, error) {
-	c, err := l.call(ctx, m)
+func (l *Link) grant(ctx context.Context, k kind, r *driver.Request) (uint64, error) {
+	c, err := l.call(ctx, &message{kind: k, request: *r})
 	if err != nil {
 		return 0, err
 	}
@@ -21,19 +21,13 @@ func (l *Link) grant(ctx context.Context, m *message) (uint64, error) {
 }
 
 func (l *Link) simple(ctx context.Context, k kind, r *driver.Request) error {
-	if err := check(r); err != nil {
-		return err
-	}
-	_, err := l.grant(ctx, &message{kind: k, request: *r})
+	_, err := l.grant(ctx, k, r)
 	return err
 }
 
 // TryAcquire implements [driver.Lock].
 func (l *Link) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
-	if err := check(&r); err != nil {
-		return 0, err
-	}
-	return l.grant(ctx, &message{kind: kindAcquire, request: r})
+	return l.grant(ctx, kindAcquire, &r)
 }
 
 // Renew implements [driver.Lock].
@@ -58,9 +52,6 @@ func (l *Link) Proclaim(ctx context.Context, r driver.Request) error {
 
 // Inspect implements [driver.Lock].
 func (l *Link) Inspect(ctx context.Context, name string) (driver.Holder, error) {
-	if err := checkName(name); err != nil {
-		return driver.Holder{}, err
-	}
 	c, err := l.call(ctx, &message{kind: kindInspect, request: driver.Request{Name: name}})
 	if err != nil {
 		return driver.Holder{}, err
@@ -72,9 +63,6 @@ func (l *Link) Inspect(ctx context.Context, name string) (driver.Holder, error) 
 
 // Wait implements [driver.Waiter].
 func (l *Link) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
-	if err := check(&r); err != nil {
-		return driver.Grant{}, err
-	}
 	began := time.Now() // a little before the start of the plugin's Wait, from which a.waited counts
 	c, err := l.call(ctx, &message{kind: kindWait, request: r, max: max})
 	if err != nil {

@@ -19,7 +19,9 @@ import (
 type session struct {
 	conn    *net.UnixConn // the connection of the requests
 	in      *rawio.Reader
-	backend capabilities
+	backend driver.Backend
+	waiter  driver.Waiter // nil if undeclared, as batcher and starter
+	batcher driver.Batcher
 	starter driver.Starter // if nil, every request needs a worker
 	redact  *wire.Redactor
 	out     outbox
@@ -35,13 +37,6 @@ type session struct {
 	started sync.WaitGroup // counts unfinished requests of the starter
 	flusher sync.WaitGroup
 	queued  chan struct{} // wakes the flusher
-}
-
-// capabilities is a backend with its optional interfaces. An undeclared interface is nil.
-type capabilities struct {
-	driver.Backend
-	waiter  driver.Waiter
-	batcher driver.Batcher
 }
 
 // request is one request under way. It is a context.Context. The context ends when the
@@ -67,10 +62,8 @@ var errBusy = fmt.Errorf("%w (%w): too many requests at once", driver.ErrUnavail
 // newSession makes a session that owns the connections. If it fails, the caller still owns them.
 func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.Redactor) (*session, error) {
 	s := &session{
-		conn: requests, redact: redact, requests: map[uint64]*request{},
-		backend: capabilities{b, driver.WaiterOf(b), driver.BatcherOf(b)},
-		starter: driver.StarterOf(b),
-		queued:  make(chan struct{}, 1),
+		conn: requests, redact: redact, requests: map[uint64]*request{}, queued: make(chan struct{}, 1),
+		backend: b, waiter: driver.WaiterOf(b), batcher: driver.BatcherOf(b), starter: driver.StarterOf(b),
 	}
 	var err error
 	if s.in, err = rawio.NewReader(requests); err != nil {

@@ -41,20 +41,15 @@ func (s *session) work(w *worker, r *request) {
 		a := s.do(r)
 		s.out.mu.Lock()
 		s.leave(r)
-		write := s.reply(r, &a)
-		others := s.under.calls() > 0
-		home := false
-		if !write {
-			home = !s.rest(w)
-		}
-		s.out.mu.Unlock()
-		if write {
+		if s.reply(r, &a) {
+			others := s.under.calls() > 0
+			s.out.mu.Unlock()
 			s.out.flush(others)
 			s.out.mu.Lock()
-			home = !s.rest(w)
-			s.out.mu.Unlock()
 		}
-		if home {
+		rests := s.rest(w)
+		s.out.mu.Unlock()
+		if !rests {
 			return
 		}
 		r = <-w.next // nil if the session is over
@@ -71,7 +66,7 @@ func (s *session) rest(w *worker) bool {
 }
 
 func (s *session) do(r *request) (a answer) {
-	b := &s.backend
+	b := s.backend
 	switch r.kind {
 	case kindAcquire:
 		a.token, a.err = b.TryAcquire(r, r.request)
@@ -87,17 +82,17 @@ func (s *session) do(r *request) (a answer) {
 		a.err = b.Proclaim(r, r.request)
 	case kindWait:
 		a.err = driver.ErrUnsupported
-		if b.waiter != nil {
+		if s.waiter != nil {
 			began := time.Now()
 			var g driver.Grant
-			if g, a.err = b.waiter.Wait(r, r.request, r.max); g.Token != 0 {
+			if g, a.err = s.waiter.Wait(r, r.request, r.max); g.Token != 0 {
 				a.token, a.waited, a.span = g.Token, g.Sent.Sub(began), g.For
 			}
 		}
 	case kindBatch:
 		a.err = driver.ErrUnsupported
-		if b.batcher != nil {
-			a.results, a.err = b.batcher.Batch(r, r.ops), nil
+		if s.batcher != nil {
+			a.results, a.err = s.batcher.Batch(r, r.ops), nil
 		}
 	}
 	return a
