@@ -34,6 +34,11 @@ type entry struct {
 // plugin process learns the leases from their renewals.
 type tracker struct {
 	driver.Backend
+	// Calls of these capabilities do not concern the tracker. They are nil if the backend lacks them.
+	driver.Observer
+	driver.Notifier
+	driver.Watcher
+	driver.Admin
 
 	mu       sync.Mutex
 	dead     bool
@@ -43,7 +48,12 @@ type tracker struct {
 }
 
 func newTracker(b driver.Backend) *tracker {
-	return &tracker{Backend: b, entries: map[string]*entry{}, sweepAt: 1024}
+	t := &tracker{Backend: b, entries: map[string]*entry{}, sweepAt: 1024}
+	t.Observer, _ = b.(driver.Observer)
+	t.Notifier, _ = b.(driver.Notifier)
+	t.Watcher, _ = b.(driver.Watcher)
+	t.Admin, _ = b.(driver.Admin)
+	return t
 }
 
 var errHostDead = errors.Join(driver.ErrClosed, errors.New("the host is dead"))
@@ -263,29 +273,4 @@ func (t *tracker) leaveOp(op driver.Op, r driver.Result) {
 	case op.Kind != driver.OpRenew || r.Err != nil:
 		t.ended(op.Owner, r.Err)
 	}
-}
-
-// Observe implements driver.Observer.
-func (t *tracker) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return driver.ObserverOf(t.Backend).Observe(ctx, name, emit)
-}
-
-// Notify implements driver.Notifier.
-func (t *tracker) Notify(ctx context.Context, name string, emit func()) error {
-	return t.Backend.(driver.Notifier).Notify(ctx, name, emit)
-}
-
-// Watch implements driver.Watcher.
-func (t *tracker) Watch(ctx context.Context, emit func(driver.Notice)) error {
-	return t.Backend.(driver.Watcher).Watch(ctx, emit)
-}
-
-// List implements driver.Admin.
-func (t *tracker) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
-	return t.Backend.(driver.Admin).List(ctx, prefix, emit)
-}
-
-// Break implements driver.Admin.
-func (t *tracker) Break(ctx context.Context, name string, token uint64) error {
-	return t.Backend.(driver.Admin).Break(ctx, name, token)
 }
