@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
@@ -99,24 +98,22 @@ func (t *tracker) renewed(owner string, until time.Time) {
 // because an acquire of the dead host that is still under way may add a grant.
 func (t *tracker) releaseAll(ctx context.Context) int {
 	for {
-		ops, acquires := t.pending()
-		if len(ops) == 0 && acquires == 0 {
-			return 0
-		}
-		done := t.releaseOps(ctx, ops)
-		if ctx.Err() != nil {
-			break
-		}
-		if done == len(ops) && acquires == 0 {
-			continue
+		ops, _ := t.pending()
+		t.each(ctx, ops, func(op driver.Op, err error) {
+			if err == nil || errors.Is(err, driver.ErrNotHeld) {
+				t.forget(op.Owner)
+			}
+		})
+		rest, acquires := t.pending()
+		left := max(len(rest), acquires)
+		if left == 0 || ctx.Err() != nil {
+			return left
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(min(releaseRetry, time.Millisecond*time.Duration(1+len(ops)))):
 		}
 	}
-	ops, acquires := t.pending()
-	return max(len(ops), acquires)
 }
 
 // pending returns the releases and withdrawals to send now, and the number of acquires under way.
@@ -133,18 +130,6 @@ func (t *tracker) pending() (ops []driver.Op, acquires int) {
 		ops = append(ops, op)
 	}
 	return ops, t.acquires
-}
-
-// releaseOps executes ops, and returns the number of operations that succeeded or found no lease.
-func (t *tracker) releaseOps(ctx context.Context, ops []driver.Op) int {
-	var done atomic.Int64
-	t.each(ctx, ops, func(op driver.Op, err error) {
-		if err == nil || errors.Is(err, driver.ErrNotHeld) {
-			t.forget(op.Owner)
-			done.Add(1)
-		}
-	})
-	return int(done.Load())
 }
 
 // each executes ops, which must not contain an acquire. It calls the function done with each
