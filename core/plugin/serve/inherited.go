@@ -11,12 +11,6 @@ import (
 	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 )
 
-// shedInherited may execute this program again in the same process, see refusePrivileges.
-func shedInherited() {
-	closeInherited()
-	refusePrivileges()
-}
-
 // closeInherited closes the file descriptors that this process got from its host, except the first
 // three and the lifeline. Libraries in the host may open files without FD_CLOEXEC. If, for example,
 // the plugin of a dead host kept the host's listening socket open, no new host could use the

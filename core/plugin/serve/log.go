@@ -3,6 +3,7 @@ package serve
 import (
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,12 +58,7 @@ func (r redacting) Write(line []byte) (int, error) {
 
 func secretKey(spec driver.Spec) func(name, value string) bool {
 	return func(name, _ string) bool {
-		for _, k := range spec.Keys {
-			if k.Name == name {
-				return k.Secret
-			}
-		}
-		// An unknown key may be a misspelt secret.
-		return true
+		i := slices.IndexFunc(spec.Keys, func(k driver.Key) bool { return k.Name == name })
+		return i < 0 || spec.Keys[i].Secret // an unknown key may be a misspelt secret
 	}
 }

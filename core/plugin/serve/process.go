@@ -125,8 +125,14 @@ func (p *process) abandoned() {
 	p.exit()
 }
 
+// exit ends this process. It removes the socket directory, because the host, which normally does
+// that, is dead or cannot reach this process.
 func (p *process) exit() {
-	removeOurDir(p.log)
+	if dir := os.Getenv(wire.EnvDir); strings.HasPrefix(filepath.Base(dir), wire.Prefix) {
+		if err := os.RemoveAll(dir); err != nil {
+			p.log.Warn("socket directory stays", "dir", dir, "err", err)
+		}
+	}
 	p.stopProfiles()
 	os.Exit(0)
 }
@@ -141,16 +147,4 @@ func (p *process) exitCode() int {
 		return 1
 	}
 	return 0
-}
-
-// removeOurDir removes the socket directory. Call removeOurDir only if the host, which normally
-// removes that directory, is dead or cannot reach this process.
-func removeOurDir(log *slog.Logger) {
-	dir := os.Getenv(wire.EnvDir)
-	if !strings.HasPrefix(filepath.Base(dir), wire.Prefix) {
-		return
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		log.Warn("socket directory stays", "dir", dir, "err", err)
-	}
 }

@@ -36,7 +36,7 @@ const stopGrace = 300 * time.Millisecond
 // Linux, Main sets no_new_privs. If the program uses cgo, Main must execute the program again to
 // set no_new_privs for all threads, so code before the call of Main runs twice.
 func Main(spec driver.Spec) {
-	if len(os.Args) == 1 && hostStartedUs() {
+	if h := wire.Handshake(); len(os.Args) == 1 && os.Getenv(h.MagicCookieKey) == h.MagicCookieValue {
 		os.Exit(serve(spec))
 	}
 	refusePrivileges()
@@ -46,14 +46,10 @@ func Main(spec driver.Spec) {
 	os.Exit(code)
 }
 
-func hostStartedUs() bool {
-	h := wire.Handshake()
-	return os.Getenv(h.MagicCookieKey) == h.MagicCookieValue
-}
-
 // serve runs the plugin process and returns its exit code.
 func serve(spec driver.Spec) int {
-	shedInherited()
+	closeInherited()
+	refusePrivileges() // may execute this program again in the same process
 	// A log line to a dead host's pipe causes SIGPIPE. The plugin must survive that, to
 	// release the host's locks. Terminals and service managers send the other signals
 	// to plugin and host together, but a host that shuts down still needs its plugin. So
