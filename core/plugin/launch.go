@@ -82,7 +82,8 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	p.connect(conn)
+	p.conn, p.unary = conn, wire.NewUnary(conn)
+	p.link = p.unary
 	c, err := p.unary.Configure(ctx, l.setup())
 	if err != nil && !errors.Is(err, wire.ErrNoAnswer) {
 		return refusal{err}
@@ -190,7 +191,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 	if errors.As(err, &open) {
 		return open
 	}
-	switch line := run.stdout.text(); {
+	switch line := run.firstLine(); {
 	case caller.Err() != nil:
 		open = l.fail(ErrHung, "%v", caller.Err())
 		open.Cause = caller.Err()

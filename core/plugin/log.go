@@ -2,9 +2,7 @@ package plugin
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -70,8 +68,8 @@ func (l *lineLog) read(r io.Reader) {
 }
 
 func (l *lineLog) line(text string) {
-	level, message, attrs, err := l.parseHclog(text)
-	if err != nil {
+	level, message, attrs, ok := l.parseHclog(text)
+	if !ok {
 		l.keep(text)
 		level = slog.LevelDebug
 		if strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ") {
@@ -110,32 +108,28 @@ func attrText(attrs []slog.Attr) string {
 	return b.String()
 }
 
-var errNotHclog = errors.New("no hclog line")
-
 var hclogLevels = map[string]slog.Level{
 	"trace": slog.LevelDebug - 4, "debug": slog.LevelDebug, "info": slog.LevelInfo,
 	"warn": slog.LevelWarn, "error": slog.LevelError,
 }
 
-func (l *lineLog) parseHclog(text string) (slog.Level, string, []slog.Attr, error) {
+func (l *lineLog) parseHclog(text string) (level slog.Level, message string, attrs []slog.Attr, ok bool) {
 	var fields map[string]any
 	if !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &fields) != nil {
-		return 0, "", nil, errNotHclog
+		return level, "", nil, false
 	}
 	fields = l.redact(fields).(map[string]any)
-	message, ok := fields["@message"].(string)
 	name, _ := fields["@level"].(string)
 	level, known := hclogLevels[name]
-	if !ok || !known {
-		return 0, "", nil, errNotHclog
+	if message, ok = fields["@message"].(string); !ok || !known {
+		return level, "", nil, false
 	}
-	var attrs []slog.Attr
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		if !strings.HasPrefix(key, "@") {
 			attrs = append(attrs, slog.Any(key, fields[key]))
 		}
 	}
-	return level, message, attrs, nil
+	return level, message, attrs, true
 }
 
 // redact removes secrets from v, which is parsed JSON. A search of the unparsed line could miss a
@@ -156,65 +150,6 @@ func (l *lineLog) redact(v any) any {
 		return out
 	}
 	return v
-}
-
-// maxHandshake bounds the bytes that the host keeps of a plugin's first line on standard output.
-const maxHandshake = 4 << 10
-
-// firstLine is the plugin's standard output. Read returns the first line and
-// discards the rest. Without firstLine, go-plugin would stop reading at an
-// overlong line, and the plugin would block for ever in a write to the full pipe.
-type firstLine struct {
-	*os.File
-	mu   sync.Mutex
-	line []byte
-	done bool
-}
-
-func (f *firstLine) Read(b []byte) (int, error) {
-	if f.passed() {
-		_, err := io.Copy(io.Discard, f.File)
-		return 0, ended(err)
-	}
-	n, err := f.File.Read(b)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	line, _, over := bytes.Cut(b[:n], []byte("\n"))
-	if over {
-		n = len(line) + 1
-	}
-	f.line = append(f.line, line[:min(len(line), maxHandshake-len(f.line))]...)
-	f.done = over
-	if len(f.line) == maxHandshake {
-		return n, io.EOF // too long for a handshake, so the start fails and ends the process
-	}
-	if err != nil {
-		err = ended(err)
-	}
-	return n, err
-}
-
-func (f *firstLine) passed() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.done
-}
-
-// ended returns io.EOF if err is nil, as after io.Copy, or if err is os.ErrDeadlineExceeded.
-func ended(err error) error {
-	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		return io.EOF
-	}
-	return err
-}
-
-func (f *firstLine) text() string {
-	if f == nil {
-		return ""
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return strings.TrimSpace(string(f.line))
 }
 
 // closeAll skips nil files.

@@ -50,12 +50,6 @@ func newProcess(run *osProcess) *process {
 	return p
 }
 
-func (p *process) connect(conn *grpc.ClientConn) {
-	p.conn = conn
-	p.unary = wire.NewUnary(conn)
-	p.link = p.unary
-}
-
 // openSession opens the stream of heartbeats, waits until the first heartbeat
 // has come back, and watches the process from then on.
 func (p *process) openSession(ctx context.Context) error {

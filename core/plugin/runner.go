@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -30,6 +31,9 @@ const lifelineFd = 3
 // There is a limit because a child of that process may keep the pipe open for ever.
 const drainFor = 250 * time.Millisecond
 
+// maxHandshake bounds the bytes that the host keeps of a plugin's first line on standard output.
+const maxHandshake = 4 << 10
+
 // osProcess is one run of a plugin binary. It replaces go-plugin's own runner. With that runner,
 // the plugin would share the host's standard input and process group, and have no lifeline.
 // go-plugin's runner also waits for the process without a time limit.
@@ -43,11 +47,12 @@ type osProcess struct {
 	killed  bool // the kill method was called, perhaps before the start
 	reaped  bool // the process was waited for, so its number may now belong to another process
 	cmd     *exec.Cmd
-	id      int         // 0 before the start
-	behind  *os.Process // the process that serves, if the host started a wrapper
-	stdout  *firstLine
-	exited  chan struct{} // closed when the process was reaped
-	drained chan struct{} // closed when standard error was read to the end
+	id      int            // 0 before the start
+	behind  *os.Process    // the process that serves, if the host started a wrapper
+	stdout  *io.PipeReader // the first line of standard output
+	line    string         // the same line, for launcher.diagnose
+	exited  chan struct{}  // closed when the process was reaped
+	drained chan struct{}  // closed when standard error was read to the end
 }
 
 func newOSProcess(path string, dir *socketDir, log *lineLog) *osProcess {
@@ -95,8 +100,10 @@ func (p *osProcess) Start(context.Context) error {
 		closeAll(stdout, stderr, lifeline)
 		return err
 	}
-	p.id, p.stdout, p.lifeline = p.cmd.Process.Pid, &firstLine{File: stdout}, lifeline
-	go p.reap(stderr)
+	first, firstW := io.Pipe()
+	p.id, p.stdout, p.lifeline = p.cmd.Process.Pid, first, lifeline
+	go p.reap(stdout, stderr)
+	go p.readStdout(stdout, firstW)
 	go func() {
 		defer close(p.drained)
 		p.log.read(stderr)
@@ -105,7 +112,21 @@ func (p *osProcess) Start(context.Context) error {
 	return nil
 }
 
-func (p *osProcess) reap(stderr *os.File) {
+// readStdout passes the first line to go-plugin and discards the rest. Without it, go-plugin would
+// stop reading at an overlong line, and the plugin would block for ever in a write to the full pipe.
+func (p *osProcess) readStdout(stdout *os.File, first *io.PipeWriter) {
+	defer stdout.Close()
+	// If the line is cut, it is too long for a handshake, and the start fails.
+	line, _ := bufio.NewReaderSize(stdout, maxHandshake).ReadSlice('\n')
+	p.mu.Lock()
+	p.line = strings.TrimSpace(string(line))
+	p.mu.Unlock()
+	_, _ = first.Write(line) // go-plugin reads until the end
+	first.Close()
+	_, _ = io.Copy(io.Discard, stdout)
+}
+
+func (p *osProcess) reap(stdout, stderr *os.File) {
 	p.wait()
 	if p.status() == nil {
 		_ = p.cmd.Process.Release() // closes a descriptor and cannot fail
@@ -115,7 +136,7 @@ func (p *osProcess) reap(stderr *os.File) {
 	p.mu.Unlock()
 	p.lifeline.Close()
 	// SetReadDeadline fails if the pipe is already closed, and then no deadline is needed.
-	_ = p.stdout.SetReadDeadline(time.Now().Add(drainFor))
+	_ = stdout.SetReadDeadline(time.Now().Add(drainFor))
 	_ = stderr.SetReadDeadline(time.Now().Add(drainFor))
 	close(p.exited)
 }
@@ -156,6 +177,12 @@ func (p *osProcess) pid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.id
+}
+
+func (p *osProcess) firstLine() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.line
 }
 
 // status returns how the process ended. p.exited must be closed. If the host ignores SIGCHLD
@@ -201,7 +228,6 @@ func (p *osProcess) hasExited() bool {
 // read standard output to the end.
 func (p *osProcess) Wait(context.Context) error {
 	<-p.exited
-	p.stdout.Close()
 	return nil
 }
 

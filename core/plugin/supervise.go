@@ -61,7 +61,8 @@ func (b *backend) restart(cause error, failures *int) *process {
 		}
 		p, err := b.launcher.launch(b.ctx)
 		if err == nil {
-			b.setUp(p)
+			b.install(p)
+			b.watchers.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
 			return p
 		}
 		cause = err
@@ -92,11 +93,6 @@ func (b *backend) setDown(cause error) {
 	if first {
 		b.watchers.notify(driver.Notice{Kind: driver.NoticeDown, Err: err, Plugin: true})
 	}
-}
-
-func (b *backend) setUp(p *process) {
-	b.install(p)
-	b.watchers.notify(driver.Notice{Kind: driver.NoticeUp, Plugin: true})
 }
 
 // install makes the backend use the process p, and passes the notices from p's backend to watchers.
