@@ -168,7 +168,7 @@ func (l *Link) call(ctx context.Context, m *message) (*call, error) {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		if c.kind.waits() && l.answersYet(c) {
+		if c.kind == kindWait && l.answersYet(c) {
 			break
 		}
 		if l.giveUp(c, true) {
@@ -312,21 +312,18 @@ func (l *Link) fail(cause error) {
 	if !closed {
 		l.lost = cause
 	}
-	var calls []*call
 	for _, c := range l.slots {
-		if c != nil {
-			calls = append(calls, l.leave(c.id))
+		if c == nil {
+			continue
 		}
-	}
-	taken := l.out.taken
-	l.out.mu.Unlock()
-	for _, c := range calls {
+		l.leave(c.id)
 		c.answer = answer{err: noAnswer(cause)}
-		if c.start >= taken {
+		if c.start >= l.out.taken {
 			c.answer.err = unsent(cause)
 		}
-		c.done <- struct{}{}
+		c.done <- struct{}{} // does not block, because c gets only one answer
 	}
+	l.out.mu.Unlock()
 	if !closed {
 		l.failed(cause)
 	}

@@ -37,23 +37,18 @@ func Listen(path string) (*Listener, error) {
 // whose ids are in hosts. When it refuses a connection, it calls the function refuse with the
 // reason. Serve returns nil when the host or Close ends the connection. redact may be nil.
 func (l *Listener) Serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts ...int) error {
-	err := l.serve(b, redact, refuse, hosts)
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(error), hosts []int) error {
 	conns, err := l.accept(refuse, hosts)
 	l.listener.Close() // Close also removes the socket's file
-	if err != nil {
-		return err
+	var s *session
+	if err == nil {
+		s, err = newSession(conns[prefaceRequests], conns[prefaceReplies], b, redact)
 	}
-	s, err := newSession(conns[prefaceRequests], conns[prefaceReplies], b, redact)
 	if err != nil {
 		for _, c := range conns {
 			c.Close()
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return nil
 		}
 		return fmt.Errorf("data socket: %w", err)
 	}
@@ -62,16 +57,14 @@ func (l *Listener) serve(b driver.Backend, redact *wire.Redactor, refuse func(er
 	return s.serve()
 }
 
-// accept returns the host's two connections. The keys of the map are the connections' prefaces.
+// accept returns the host's two connections, or those accepted before an error. The keys of the map
+// are the connections' prefaces.
 func (l *Listener) accept(refuse func(error), hosts []int) (map[string]*net.UnixConn, error) {
 	conns := map[string]*net.UnixConn{}
 	for len(conns) < 2 {
 		conn, err := l.listener.AcceptUnix()
 		if err != nil {
-			for _, c := range conns {
-				c.Close()
-			}
-			return nil, err
+			return conns, err
 		}
 		preface, err := greet(conn, hosts)
 		if err == nil && conns[preface] != nil {

@@ -51,7 +51,7 @@ func (l *Link) readFor(ctx context.Context, c *call) {
 		_ = l.conn.SetReadDeadline(time.Time{}) // fails only when closed
 	}
 	under := l.under.all
-	if l.slots[id&slotMask] == c && !c.kind.waits() {
+	if l.slots[id&slotMask] == c && c.kind != kindWait {
 		under-- // c does not count, because it will soon be given up
 	}
 	l.role = role{taken: under > 0}

@@ -25,8 +25,6 @@ const (
 	kinds // one more than the highest kind
 )
 
-func (k kind) waits() bool { return k == kindWait }
-
 type load struct {
 	of  [kinds]int
 	all int

@@ -73,7 +73,8 @@ func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.
 }
 
 // serve answers requests until the connection ends. It returns after the last request has
-// ended. The error is the reason for the connection's end, or nil if the host closed it.
+// ended. The error is the reason for the connection's end, or nil if the host or Listener.Close has
+// closed it.
 func (s *session) serve() error {
 	s.flusher.Go(s.flush)
 	err := s.read()
@@ -85,7 +86,7 @@ func (s *session) serve() error {
 	close(s.queued)
 	s.flusher.Wait()
 	s.out.drains.Wait()
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
@@ -98,21 +99,15 @@ func (s *session) close() {
 
 func (s *session) end() {
 	s.out.mu.Lock()
+	defer s.out.mu.Unlock()
 	s.over = true
-	var cancelled []*request
-	for _, r := range s.requests {
-		cancelled = append(cancelled, r)
-	}
-	idle := s.idle
-	s.idle = nil
 	if s.deadlines.timer != nil {
 		s.deadlines.timer.Stop()
 	}
-	s.out.mu.Unlock()
-	for _, w := range idle {
+	for _, w := range s.idle {
 		close(w.next)
 	}
-	for _, r := range cancelled {
+	for _, r := range s.requests {
 		r.Cancel(context.Canceled)
 	}
 }

@@ -31,13 +31,9 @@ func toRequest(r *lockpb.Request) driver.Request {
 	}
 }
 
-func isZero(h driver.Holder) bool {
-	return !h.Held() && h.Name == "" && h.Label == "" && h.Value == nil && h.Waiters == 0
-}
-
 // FromHolder returns the holder h as a message, or nil for the zero Holder.
 func FromHolder(h driver.Holder) *lockpb.Holder {
-	if isZero(h) {
+	if !h.Held() && h.Name == "" && h.Label == "" && h.Value == nil && h.Waiters == 0 {
 		return nil
 	}
 	return &lockpb.Holder{
