@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockbench/lockbench/core/plugin/internal/wire"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -39,7 +40,7 @@ func (h *HostProcess) ask(ctx context.Context, c command) (reply, error) {
 	}
 	select {
 	case r := <-h.replies:
-		return r, r.err()
+		return r, wire.DecodeError(r.Error)
 	case <-h.child.Ended():
 		return reply{}, proc.ErrEnded
 	case <-ctx.Done():

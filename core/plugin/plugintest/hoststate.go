@@ -3,12 +3,9 @@ package plugintest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
@@ -69,21 +66,23 @@ func (h *host) Close() error {
 // Do implements proc.Agent.
 func (h *host) Do(_ context.Context, c command) {
 	do := map[string]func(command) (reply, error){
-		"acquire": h.acquire, "enqueue": h.enqueue, "state": h.state, "release": h.release, "plugin": h.plugin,
+		"acquire": h.tryAcquire, "enqueue": h.enqueue, "state": h.state, "release": h.release, "plugin": h.plugin,
 	}[c.Op]
 	r, err := do(c)
-	r.setError(err)
+	r.Error = wire.EncodeError(err, nil)
 	h.parent.Send(r)
 }
 
 func (h *host) plugin(command) (reply, error) { return reply{Pid: pluginPid(h.backend)}, nil }
 
-func (h *host) acquire(c command) (reply, error) {
+func (h *host) tryAcquire(c command) (reply, error) { return h.acquire(c, (*core.Lock).TryAcquire) }
+
+func (h *host) acquire(c command, do func(*core.Lock, context.Context) (*core.Lease, error)) (reply, error) {
 	lock, err := h.client.Lock(c.Name, &core.LockOptions{TTL: c.TTL, AtLeast: c.AtLeast})
 	if err != nil {
 		return reply{}, err
 	}
-	lease, err := lock.TryAcquire(context.Background())
+	lease, err := do(lock, context.Background())
 	if err != nil {
 		return reply{}, err
 	}
@@ -100,20 +99,11 @@ func (h *host) enqueue(c command) (r reply, err error) {
 	h.mu.Lock()
 	h.waiting[c.Name] = waits
 	h.mu.Unlock()
-	lock, err := h.client.Lock(c.Name, &core.LockOptions{TTL: c.TTL, AtLeast: c.AtLeast})
-	if err != nil {
-		return r, err
-	}
 	failed := make(chan error, 1)
 	h.wg.Go(func() {
-		lease, err := lock.Acquire(context.Background())
-		if err != nil {
+		if _, err := h.acquire(c, (*core.Lock).Acquire); err != nil {
 			failed <- err
-			return
 		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.leases[c.Name] = lease
 	})
 	select {
 	case <-waits:
@@ -177,34 +167,12 @@ type command struct {
 
 // reply is one line on a host process's standard output. It answers one command.
 type reply struct {
-	Error []byte `json:"error,omitempty"` // an encoded lockpb.Error, to keep sentinel errors
-	Token uint64 `json:"token,omitempty"`
-	Valid bool   `json:"valid,omitempty"`
-	Done  bool   `json:"done,omitempty"`
-	Cause string `json:"cause,omitempty"`
-	Pid   int    `json:"pid,omitempty"` // id of the plugin process; 0 if it is down
-}
-
-func (r *reply) setError(err error) {
-	if err == nil {
-		return
-	}
-	b, marshalErr := proto.Marshal(wire.EncodeError(err, nil))
-	if marshalErr != nil {
-		panic(marshalErr) // cannot happen: EncodeError made the text valid UTF-8
-	}
-	r.Error = b
-}
-
-func (r *reply) err() error {
-	if len(r.Error) == 0 {
-		return nil
-	}
-	var e lockpb.Error
-	if err := proto.Unmarshal(r.Error, &e); err != nil {
-		return fmt.Errorf("reply of the host process: %w", err)
-	}
-	return wire.DecodeError(&e)
+	Error *lockpb.Error `json:"error,omitempty"` // keeps sentinel errors
+	Token uint64        `json:"token,omitempty"`
+	Valid bool          `json:"valid,omitempty"`
+	Done  bool          `json:"done,omitempty"`
+	Cause string        `json:"cause,omitempty"`
+	Pid   int           `json:"pid,omitempty"` // id of the plugin process; 0 if it is down
 }
 
 // HostMain runs the host process and does not return if [StartHost] has started this process.

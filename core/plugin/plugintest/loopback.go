@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -61,8 +62,7 @@ type loopback struct {
 	server *grpc.Server
 	served sync.WaitGroup
 
-	mu       sync.Mutex
-	props    driver.Properties
+	props    atomic.Pointer[driver.Properties]
 	once     sync.Once
 	closeErr error
 }
@@ -90,7 +90,7 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 	if err != nil {
 		return err
 	}
-	l.props = c.Properties
+	l.props.Store(&c.Properties)
 	if c.DataSocket == "" {
 		return nil
 	}
@@ -106,19 +106,13 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 func (l *loopback) Check(ctx context.Context) error {
 	props, err := l.Link.Check(ctx)
 	if err == nil {
-		l.mu.Lock()
-		l.props = props
-		l.mu.Unlock()
+		l.props.Store(&props)
 	}
 	return err
 }
 
 // Properties implements driver.Backend.
-func (l *loopback) Properties() driver.Properties {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.props
-}
+func (l *loopback) Properties() driver.Properties { return *l.props.Load() }
 
 // Close implements driver.Backend. It keeps the server running until the test case ends, so that
 // calls after Close reach the closed backend.
