@@ -75,8 +75,11 @@ func (l *launcher) start(ctx context.Context, p *process) error {
 		client.Kill()
 		return err
 	}
-	if config.TLSConfig != nil && config.TLSConfig.RootCAs == nil {
-		return ErrNoMTLS
+	switch certified := config.TLSConfig.RootCAs != nil; {
+	case certified && l.opts.NoMTLS:
+		return l.fail(ErrNotPlugin, "it sends a certificate for mutual TLS: do not set the option NoMTLS")
+	case !certified && !l.opts.NoMTLS:
+		return l.fail(ErrNoMTLS, "set the option NoMTLS to talk to it without")
 	}
 	conn, err := dial(addr, config.TLSConfig, p.run.servedBy)
 	if err != nil {
@@ -127,7 +130,7 @@ func (l *launcher) connectData(ctx context.Context, p *process, path string) err
 // off, because its keys take long to make (see [wire.Certificate]).
 func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) {
 	env := environ(l.opts.Env)
-	var secure *tls.Config // go-plugin adds the plugin's certificate to it
+	secure := new(tls.Config) // go-plugin adds the plugin's certificate to it, even if NoMTLS is set
 	if !l.opts.NoMTLS {
 		c, err := wire.NewCertificate()
 		if err != nil {
@@ -162,7 +165,7 @@ func (l *launcher) clientConfig(run *osProcess) (*goplugin.ClientConfig, error) 
 // package does not need and cannot always close.
 func dial(addr net.Addr, config *tls.Config, connected func(net.Conn)) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
-	if config != nil {
+	if config.RootCAs != nil {
 		creds = credentials.NewTLS(config)
 	}
 	var d net.Dialer
@@ -188,10 +191,8 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 		return fmt.Errorf("plugin %q: %w", l.name, refused.error)
 	}
 	var open *OpenError
-	if errors.As(err, &open) {
-		return open
-	}
 	switch line := run.firstLine(); {
+	case errors.As(err, &open):
 	case caller.Err() != nil:
 		open = l.fail(ErrHung, "%v", caller.Err())
 		open.Cause = caller.Err()
@@ -200,7 +201,7 @@ func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, by
 	case starting.Err() != nil:
 		open = l.fail(ErrHung, "not ready within %v; it was killed", l.opts.StartTimeout)
 	case line != "":
-		open = l.badHandshake(line, err)
+		open = l.badHandshake(line)
 	case byItself && run.succeeded() && len(run.log.last()) == 0:
 		open = l.fail(ErrNotPlugin, "it ended without a handshake")
 	}
@@ -226,7 +227,7 @@ func (l *launcher) badBinary(err error) *OpenError {
 }
 
 // badHandshake returns an error about the handshake line, or nil if the line is correct.
-func (l *launcher) badHandshake(line string, err error) *OpenError {
+func (l *launcher) badHandshake(line string) *OpenError {
 	fields := strings.Split(line, "|")
 	core, coreErr := strconv.Atoi(fields[0])
 	if len(fields) < 4 || coreErr != nil {
@@ -238,8 +239,6 @@ func (l *launcher) badHandshake(line string, err error) *OpenError {
 		return l.fail(ErrVersion, "its handshake is version %d, ours %d", core, goplugin.CoreProtocolVersion)
 	case versionErr != nil || !slices.Contains(l.versions(), version):
 		return l.fail(ErrVersion, "it speaks version %s, this host versions %v", shorten(fields[1]), l.versions())
-	case errors.Is(err, ErrNoMTLS):
-		return l.fail(ErrNoMTLS, "set the option NoMTLS to talk to it without")
 	case len(fields) < 5 || fields[4] != string(goplugin.ProtocolGRPC):
 		return l.fail(ErrNotPlugin, "it does not speak gRPC: %q", shorten(line))
 	}

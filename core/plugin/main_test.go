@@ -2,9 +2,9 @@ package plugin_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -228,26 +228,24 @@ func bad(how string) {
 		fmt.Println("1|7|unix|/nowhere|grpc|")
 	case "core":
 		fmt.Println("2|1|unix|/nowhere|grpc|")
-	case "garbage":
-		fmt.Println("Hello, world!")
+	case "garbage", "netrpc", "cert", "unasked":
+		c, _ := wire.NewCertificate()
+		fmt.Println(map[string]string{
+			"garbage": "Hello, world!",
+			"netrpc":  "1|1|unix|/nowhere|netrpc|",
+			"cert":    "1|1|unix|/nowhere|grpc|" + strings.Repeat("A", 60),
+			"unasked": "1|1|unix|/nowhere|grpc|" + base64.RawStdEncoding.EncodeToString(c.DER()), // the host set NoMTLS
+		}[how])
 		time.Sleep(time.Hour)
 	case "flood":
 		for {
-			if _, err := io.WriteString(os.Stdout, strings.Repeat("x", 4096)); err != nil {
-				os.Exit(1)
-			}
+			fmt.Print(strings.Repeat("x", 4096)) // SIGPIPE ends it when nobody reads
 		}
-	case "netrpc":
-		fmt.Println("1|1|unix|/nowhere|netrpc|")
-		time.Sleep(time.Hour)
 	case "nomtls", "mute":
 		mute()
 	case "gone":
 		fmt.Println("1|1|unix|/nowhere|grpc|")
 		os.Exit(6)
-	case "cert":
-		fmt.Println("1|1|unix|/nowhere|grpc|" + strings.Repeat("A", 60))
-		time.Sleep(time.Hour)
 	}
 	os.Exit(1)
 }

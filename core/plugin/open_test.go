@@ -71,6 +71,7 @@ func TestOpenRefusesBadBinaries(t *testing.T) {
 		{"nomtls", plugin.Options{}, plugin.ErrNoMTLS, []string{"option NoMTLS"}},
 		{"mute", plugin.Options{NoMTLS: true, StartTimeout: 500 * time.Millisecond}, plugin.ErrHung, nil},
 		{"gone", plugin.Options{NoMTLS: true}, plugin.ErrCrashed, []string{"exit status 6"}},
+		{"unasked", plugin.Options{NoMTLS: true}, plugin.ErrNotPlugin, []string{"option NoMTLS"}},
 		{"cert", plugin.Options{}, plugin.ErrNotPlugin, []string{"cert"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
