@@ -17,6 +17,9 @@ import (
 // longer, the host checks whether the plugin still answers.
 const waitSlack = 2 * time.Second
 
+// noTimeout is for a call that ends with ctx. If the plugin hangs, a missed heartbeat ends the call.
+const noTimeout = 0
+
 // backend is the driver.Backend of a supervised plugin.
 type backend struct {
 	launcher *launcher
@@ -71,14 +74,15 @@ func (b *backend) live() (*process, error) {
 	return b.current, nil
 }
 
-// call runs the function do. If ctx has no deadline, timeout applies. If the deadline passes, call
-// asks for a heartbeat at once, so that a frozen plugin is replaced before its leases expire.
+// call runs the function do. If ctx has no deadline, timeout applies, unless it is noTimeout. If the
+// deadline passes, call asks for a heartbeat at once, so that a frozen plugin is replaced before its
+// leases expire.
 func (b *backend) call(ctx context.Context, timeout time.Duration, do func(context.Context, wire.Link) error) error {
 	p, err := b.live()
 	if err != nil {
 		return err
 	}
-	if _, has := ctx.Deadline(); !has {
+	if _, has := ctx.Deadline(); !has && timeout != noTimeout {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
@@ -88,15 +92,6 @@ func (b *backend) call(ctx context.Context, timeout time.Duration, do func(conte
 		p.doubt()
 	}
 	return err
-}
-
-// stream runs the function do without a deadline. If the plugin hangs, a missed heartbeat ends do.
-func (b *backend) stream(ctx context.Context, do func(context.Context, wire.Link) error) error {
-	p, err := b.live()
-	if err != nil {
-		return err
-	}
-	return do(ctx, p.link)
 }
 
 // TryAcquire implements driver.Lock.
@@ -142,7 +137,7 @@ func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
 
 // Observe implements driver.Observer.
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
-	return b.stream(ctx, func(ctx context.Context, l wire.Link) error { return l.Observe(ctx, name, emit) })
+	return b.call(ctx, noTimeout, func(ctx context.Context, l wire.Link) error { return l.Observe(ctx, name, emit) })
 }
 
 // Wait implements driver.Waiter.
@@ -159,7 +154,7 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 
 // Notify implements driver.Notifier.
 func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
-	return b.stream(ctx, func(ctx context.Context, l wire.Link) error { return l.Notify(ctx, name, emit) })
+	return b.call(ctx, noTimeout, func(ctx context.Context, l wire.Link) error { return l.Notify(ctx, name, emit) })
 }
 
 // Watch implements driver.Watcher. It emits NoticeDown and NoticeUp for the plugin process, and all
@@ -194,7 +189,7 @@ func (b *backend) Batch(ctx context.Context, ops []driver.Op) (results []driver.
 
 // List implements driver.Admin.
 func (b *backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
-	return b.stream(ctx, func(ctx context.Context, l wire.Link) error { return l.List(ctx, prefix, emit) })
+	return b.call(ctx, noTimeout, func(ctx context.Context, l wire.Link) error { return l.List(ctx, prefix, emit) })
 }
 
 // Break implements driver.Admin.
