@@ -37,10 +37,6 @@ func (a *appLog) add(level slog.Level, message string, size int, attrs ...slog.A
 	a.queue.Add(r, size+recordSize)
 }
 
-func (a *appLog) warn(message string, err error) {
-	a.add(slog.LevelWarn, message, len(message), slog.Any("err", err))
-}
-
 func (a *appLog) flush(ctx context.Context) { a.queue.Flush(ctx, logMoment) }
 
 // deliver logs the record r. If records were dropped before r, deliver logs their number in a

@@ -24,13 +24,11 @@ func Discover(dirs []string) []Found {
 	var found []Found
 	seen := map[string]bool{}
 	for _, dir := range searchDirs(dirs) {
-		paths, err := filepath.Glob(filepath.Join(escapeGlob(dir), wire.Prefix+"*"))
-		if err != nil {
-			continue
-		}
-		for _, path := range paths {
-			name := strings.TrimPrefix(filepath.Base(path), wire.Prefix)
-			if seen[name] || !nameForm.MatchString(name) || checkFile(path) != nil {
+		entries, _ := os.ReadDir(filepath.Clean(dir)) // after an error, there may be entries all the same
+		for _, e := range entries {
+			name, ok := strings.CutPrefix(e.Name(), wire.Prefix)
+			path := filepath.Join(dir, e.Name())
+			if !ok || seen[name] || !nameForm.MatchString(name) || checkFile(path) != nil {
 				continue
 			}
 			seen[name] = true
@@ -112,8 +110,4 @@ func searchDirs(dirs []string) []string {
 		}
 	}
 	return all
-}
-
-func escapeGlob(dir string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -116,7 +117,8 @@ func (l *launcher) connectData(ctx context.Context, p *process, path string) err
 	lost := func(err error) { p.giveUp(p.connectionError("data connection", err)) }
 	data, err := frame.Dial(ctx, path, p.run.pid(), p.unary, lost)
 	if errors.Is(err, frame.ErrPeer) {
-		l.log.warn("plugin is used through protocol version 1, which is slower: a wrapper must exec it", err)
+		text := "plugin is used through protocol version 1, which is slower: a wrapper must exec it"
+		l.log.add(slog.LevelWarn, text, len(text), slog.Any("err", err))
 		return nil
 	}
 	if err != nil {

@@ -58,12 +58,9 @@ func (d *socketDir) remove() {
 // host's directory. So a directory is left only if the plugin was killed too.
 func sweepStale() {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
-		dirs, err := filepath.Glob(filepath.Join(escapeGlob(parent), wire.Prefix+"[0-9]*-*"))
-		if err != nil {
-			continue
-		}
-		for _, dir := range dirs {
-			if staleDir(dir) {
+		entries, _ := os.ReadDir(parent) // after an error, there may be entries all the same
+		for _, e := range entries {
+			if dir := filepath.Join(parent, e.Name()); staleDir(dir) {
 				// Ignore the error, because another host may be removing the same directory.
 				_ = os.RemoveAll(dir)
 			}
@@ -78,8 +75,9 @@ func sweepStale() {
 // several PID namespaces may share the parent directory. And in a restarted container, the new host
 // often has the process id of the killed host.
 func staleDir(dir string) bool {
-	digits, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), wire.Prefix), "-")
-	if pid, err := strconv.Atoi(digits); err != nil || pid <= 0 {
+	name, ours := strings.CutPrefix(filepath.Base(dir), wire.Prefix)
+	pid, _, made := strings.Cut(name, "-")
+	if _, err := strconv.ParseUint(pid, 10, 31); err != nil || !ours || !made {
 		return false
 	}
 	info, err := os.Lstat(dir)
