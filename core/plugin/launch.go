@@ -188,8 +188,7 @@ type refusal struct{ error }
 // diagnose returns an error that explains why a start failed with err. The start timeout ends the
 // context in starting, not the one in caller. If this host killed the process, byItself is false.
 func (l *launcher) diagnose(caller, starting context.Context, run *osProcess, byItself bool, err error) error {
-	var refused refusal
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[refusal](err); ok {
 		return fmt.Errorf("plugin %q: %w", l.name, refused.error)
 	}
 	var open *OpenError

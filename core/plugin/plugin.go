@@ -153,12 +153,9 @@ func newLauncher(name string, opts *Options) (*launcher, error) {
 // looksSecret guesses whether the value of a configuration key is secret. Until the plugin has
 // reported its secret keys, the host uses this guess to remove secrets from the plugin's log.
 func looksSecret(key, value string) bool {
-	for _, word := range []string{"pass", "secret", "token", "key", "cred", "auth", "dsn"} {
-		if strings.Contains(key, word) {
-			return true
-		}
-	}
-	return strings.Contains(value, "@") // the value may be user:password@host
+	words := []string{"pass", "secret", "token", "key", "cred", "auth", "dsn"}
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(key, word) }) ||
+		strings.Contains(value, "@") // the value may be user:password@host
 }
 
 func (l *launcher) versions() []int {

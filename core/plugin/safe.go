@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -118,12 +119,10 @@ func fileReason(err error) error {
 
 // exhausted reports whether a resource ran out. In a gRPC error, only the text names the cause.
 func exhausted(err error) bool {
-	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT} {
-		if errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error()) {
-			return true
-		}
-	}
-	return false
+	causes := []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC, syscall.EDQUOT}
+	return slices.ContainsFunc(causes, func(cause syscall.Errno) bool {
+		return errors.Is(err, cause) || strings.Contains(err.Error(), cause.Error())
+	})
 }
 
 // verify checks that the binary is executable, that its path is safe, and that it gives no extra

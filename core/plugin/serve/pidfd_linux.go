@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -33,8 +34,5 @@ func awaitPidfd(f *os.File) error {
 		}
 		return n > 0 || failed != nil
 	})
-	if err != nil {
-		return err
-	}
-	return failed
+	return cmp.Or(err, failed)
 }

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -146,15 +147,11 @@ func (t *tracker) granted(r driver.Request, token uint64, err error) {
 
 // refused reports whether err means that the store has recorded nothing for the request.
 func refused(err error) bool {
-	for _, sure := range []error{
+	sure := []error{
 		driver.ErrHeld, driver.ErrNotHeld, driver.ErrWithdrawn, driver.ErrInvalid, driver.ErrUnsupported, driver.ErrNotSent,
 		driver.ErrDenied, driver.ErrConfig,
-	} {
-		if errors.Is(err, sure) {
-			return true
-		}
 	}
-	return false
+	return slices.ContainsFunc(sure, func(s error) bool { return errors.Is(err, s) })
 }
 
 func (t *tracker) forget(owner string) {
@@ -177,11 +174,7 @@ func (t *tracker) sweep() {
 		return
 	}
 	longAgo := time.Now().Add(-time.Minute)
-	for owner, e := range t.entries {
-		if e.until.Before(longAgo) {
-			delete(t.entries, owner)
-		}
-	}
+	maps.DeleteFunc(t.entries, func(_ string, e *entry) bool { return e.until.Before(longAgo) })
 	t.sweepAt = max(1024, 2*len(t.entries))
 }
 

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"cmp"
 	"net"
 
 	"golang.org/x/sys/unix"
@@ -14,13 +15,11 @@ func peerOf(conn *net.UnixConn) (pid, uid int, known bool, err error) {
 	}
 	var cred *unix.Ucred
 	var credErr error
-	if err := raw.Control(func(fd uintptr) {
+	err = raw.Control(func(fd uintptr) {
 		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
+	})
+	if err = cmp.Or(err, credErr); err != nil {
 		return 0, 0, false, err
-	}
-	if credErr != nil {
-		return 0, 0, false, credErr
 	}
 	return int(cred.Pid), int(cred.Uid), true, nil
 }

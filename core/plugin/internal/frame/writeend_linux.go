@@ -1,9 +1,12 @@
 package frame
 
 import (
+	"cmp"
 	"net"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // unpolled is a socket that Go's poller does not watch.
@@ -17,22 +20,18 @@ func newWriteEnd(conn *net.UnixConn) (writeEnd, error) {
 	if err != nil {
 		return nil, err
 	}
-	var fd uintptr
-	var errno syscall.Errno
-	if err := raw.Control(func(old uintptr) {
-		fd, _, errno = syscall.Syscall(syscall.SYS_FCNTL, old, syscall.F_DUPFD_CLOEXEC, 0)
-	}); err != nil {
-		return nil, err
-	}
-	if errno != 0 {
-		return nil, os.NewSyscallError("fcntl", errno)
-	}
-	// Go's poller would watch an os.File whose descriptor is in non-blocking mode.
-	if err := syscall.SetNonblock(int(fd), false); err != nil {
-		_ = syscall.Close(int(fd)) // no error matters: the descriptor was never used
+	var fd int
+	var dupErr error
+	err = raw.Control(func(old uintptr) { fd, dupErr = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+	if err = cmp.Or(err, dupErr); err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	return unpolled{os.NewFile(fd, "data socket")}, nil
+	// Go's poller would watch an os.File whose descriptor is in non-blocking mode.
+	if err := syscall.SetNonblock(fd, false); err != nil {
+		_ = syscall.Close(fd) // no error matters: the descriptor was never used
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return unpolled{os.NewFile(uintptr(fd), "data socket")}, nil
 }
 
 // Close closes the socket. Close also ends a Write that waits.

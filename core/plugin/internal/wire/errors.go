@@ -60,12 +60,9 @@ func EncodeError(err error, redact *Redactor) *lockpb.Error {
 			e.Codes = append(e.Codes, row.code)
 		}
 	}
-	var held *driver.HeldError
-	var notHeld *driver.NotHeldError
-	switch {
-	case errors.As(err, &held):
+	if held, ok := errors.AsType[*driver.HeldError](err); ok {
 		e.Holder = FromHolder(held.Holder)
-	case errors.As(err, &notHeld):
+	} else if notHeld, ok := errors.AsType[*driver.NotHeldError](err); ok {
 		e.Holder = FromHolder(notHeld.Holder)
 	}
 	return e
