@@ -94,7 +94,6 @@ func (b *backend) call(ctx context.Context, timeout time.Duration, do func(conte
 	return err
 }
 
-// TryAcquire implements driver.Lock.
 func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (token uint64, err error) {
 	err = b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error {
 		token, err = l.TryAcquire(ctx, r)
@@ -103,12 +102,10 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (token uint6
 	return token, err
 }
 
-// Renew implements driver.Lock.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Renew(ctx, r) })
 }
 
-// Release implements driver.Lock.
 func (b *backend) Release(ctx context.Context, r driver.Request) error {
 	if r.Token == 0 {
 		return fmt.Errorf("%w: release of %q without a token", driver.ErrInvalid, r.Name)
@@ -116,12 +113,10 @@ func (b *backend) Release(ctx context.Context, r driver.Request) error {
 	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Release(ctx, r) })
 }
 
-// Withdraw implements driver.Lock.
 func (b *backend) Withdraw(ctx context.Context, name, owner string) error {
 	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Withdraw(ctx, name, owner) })
 }
 
-// Inspect implements driver.Lock.
 func (b *backend) Inspect(ctx context.Context, name string) (h driver.Holder, err error) {
 	err = b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error {
 		h, err = l.Inspect(ctx, name)
@@ -130,17 +125,14 @@ func (b *backend) Inspect(ctx context.Context, name string) (h driver.Holder, er
 	return h, err
 }
 
-// Proclaim implements driver.Lock.
 func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {
 	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Proclaim(ctx, r) })
 }
 
-// Observe implements driver.Observer.
 func (b *backend) Observe(ctx context.Context, name string, emit func(driver.Holder)) error {
 	return b.call(ctx, noTimeout, func(ctx context.Context, l wire.Link) error { return l.Observe(ctx, name, emit) })
 }
 
-// Wait implements driver.Waiter.
 func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (g driver.Grant, err error) {
 	err = b.call(ctx, max+waitSlack, func(ctx context.Context, l wire.Link) error {
 		g, err = l.Wait(ctx, r, max)
@@ -152,7 +144,6 @@ func (b *backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, err
 }
 
-// Notify implements driver.Notifier.
 func (b *backend) Notify(ctx context.Context, name string, emit func()) error {
 	return b.call(ctx, noTimeout, func(ctx context.Context, l wire.Link) error { return l.Notify(ctx, name, emit) })
 }
@@ -170,7 +161,6 @@ func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	}
 }
 
-// Batch implements driver.Batcher.
 func (b *backend) Batch(ctx context.Context, ops []driver.Op) (results []driver.Result) {
 	err := b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error {
 		results = l.Batch(ctx, ops)
@@ -187,17 +177,14 @@ func (b *backend) Batch(ctx context.Context, ops []driver.Op) (results []driver.
 	return results
 }
 
-// List implements driver.Admin.
 func (b *backend) List(ctx context.Context, prefix string, emit func(driver.Holder) bool) error {
 	return b.call(ctx, noTimeout, func(ctx context.Context, l wire.Link) error { return l.List(ctx, prefix, emit) })
 }
 
-// Break implements driver.Admin.
 func (b *backend) Break(ctx context.Context, name string, token uint64) error {
 	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error { return l.Break(ctx, name, token) })
 }
 
-// Check implements driver.Backend.
 func (b *backend) Check(ctx context.Context) error {
 	return b.call(ctx, callTimeout, func(ctx context.Context, l wire.Link) error {
 		props, err := l.Check(ctx)

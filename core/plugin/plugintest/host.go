@@ -63,16 +63,12 @@ func (h *testHost) within(t drivertest.T, do func(ctx context.Context) error) er
 	return err
 }
 
-// Kill implements drivertest.Process.
 func (h *testHost) Kill(t drivertest.T) { t.Helper(); must(t, "SIGKILL", h.HostProcess.Kill()) }
 
-// Freeze implements drivertest.Process.
 func (h *testHost) Freeze(t drivertest.T) { t.Helper(); must(t, "SIGSTOP", h.HostProcess.Freeze()) }
 
-// Resume implements drivertest.Process.
 func (h *testHost) Resume(t drivertest.T) { t.Helper(); must(t, "SIGCONT", h.HostProcess.Resume()) }
 
-// Plugin implements drivertest.Host.
 func (h *testHost) Plugin() drivertest.Process {
 	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
@@ -83,7 +79,6 @@ func (h *testHost) Plugin() drivertest.Process {
 	return process{pid}
 }
 
-// Acquire implements drivertest.Host.
 func (h *testHost) Acquire(t drivertest.T, name string, ttl, atLeast time.Duration) (token uint64, err error) {
 	t.Helper()
 	err = h.within(t, func(ctx context.Context) (err error) {
@@ -93,13 +88,11 @@ func (h *testHost) Acquire(t drivertest.T, name string, ttl, atLeast time.Durati
 	return token, err
 }
 
-// Enqueue implements drivertest.Host.
 func (h *testHost) Enqueue(t drivertest.T, name string, ttl, atLeast time.Duration) {
 	t.Helper()
 	must(t, "enqueue", h.within(t, func(ctx context.Context) error { return h.HostProcess.Enqueue(ctx, name, ttl, atLeast) }))
 }
 
-// State implements drivertest.Host.
 func (h *testHost) State(t drivertest.T, name string) (valid, done bool, cause string) {
 	t.Helper()
 	must(t, "state", h.within(t, func(ctx context.Context) (err error) {
@@ -109,7 +102,6 @@ func (h *testHost) State(t drivertest.T, name string) (valid, done bool, cause s
 	return valid, done, cause
 }
 
-// Release implements drivertest.Host.
 func (h *testHost) Release(t drivertest.T, name string) error {
 	t.Helper()
 	return h.within(t, func(ctx context.Context) error { return h.HostProcess.Release(ctx, name) })
@@ -132,22 +124,18 @@ func Freeze(pid int) error { return proc.Freeze(pid) }
 // process is a process that a test case may kill or freeze. It implements drivertest.Process.
 type process struct{ pid int }
 
-// Pid implements drivertest.Process.
 func (p process) Pid() int { return p.pid }
 
-// Kill implements drivertest.Process.
 func (p process) Kill(t drivertest.T) {
 	t.Helper()
 	p.harm(t, "SIGKILL", func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) })
 }
 
-// Freeze implements drivertest.Process.
 func (p process) Freeze(t drivertest.T) {
 	t.Helper()
 	p.harm(t, "SIGSTOP", Freeze)
 }
 
-// Resume implements drivertest.Process.
 func (p process) Resume(t drivertest.T) {
 	t.Helper()
 	p.harm(t, "SIGCONT", func(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) })

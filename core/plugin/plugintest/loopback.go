@@ -52,7 +52,7 @@ func loopbackOf(t drivertest.T, b driver.Backend, version int) driver.Backend {
 	return l
 }
 
-// loopback has both ends of the connections.
+// loopback is a driver.Backend with both ends of the connections.
 type loopback struct {
 	wire.Link
 	unary  *wire.Unary
@@ -102,7 +102,6 @@ func (l *loopback) connect(ctx context.Context, dir string, version int) error {
 	return err
 }
 
-// Check implements driver.Backend.
 func (l *loopback) Check(ctx context.Context) error {
 	props, err := l.Link.Check(ctx)
 	if err == nil {
@@ -111,7 +110,6 @@ func (l *loopback) Check(ctx context.Context) error {
 	return err
 }
 
-// Properties implements driver.Backend.
 func (l *loopback) Properties() driver.Properties { return *l.props.Load() }
 
 // Close implements driver.Backend. It keeps the server running until the test case ends, so that

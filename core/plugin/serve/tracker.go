@@ -32,7 +32,8 @@ type entry struct {
 
 // tracker is a backend that remembers the leases and waiters of its host, to release them when the
 // host dies. It has no state that the store lacks (rule L8). After a crash of the plugin, a new
-// plugin process learns the leases from their renewals.
+// plugin process learns the leases from their renewals. The tracker has methods of driver.Lock,
+// Waiter, Batcher and Starter.
 type tracker struct {
 	driver.Backend
 	// Calls of these capabilities do not concern the tracker. They are nil if the backend lacks them.
@@ -178,7 +179,6 @@ func (t *tracker) sweep() {
 	t.sweepAt = max(1024, 2*len(t.entries))
 }
 
-// TryAcquire implements driver.Lock.
 func (t *tracker) TryAcquire(ctx context.Context, r driver.Request) (uint64, error) {
 	if err := t.enter(driver.Op{Kind: driver.OpAcquire, Request: r}); err != nil {
 		return 0, err
@@ -188,7 +188,6 @@ func (t *tracker) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 	return token, err
 }
 
-// Renew implements driver.Lock.
 func (t *tracker) Renew(ctx context.Context, r driver.Request) error {
 	if err := t.enter(driver.Op{Kind: driver.OpRenew, Request: r}); err != nil {
 		return err
@@ -200,21 +199,18 @@ func (t *tracker) Renew(ctx context.Context, r driver.Request) error {
 	return err
 }
 
-// Release implements driver.Lock.
 func (t *tracker) Release(ctx context.Context, r driver.Request) error {
 	err := t.Backend.Release(ctx, r)
 	t.ended(r.Owner, err)
 	return err
 }
 
-// Withdraw implements driver.Lock.
 func (t *tracker) Withdraw(ctx context.Context, name, owner string) error {
 	err := t.Backend.Withdraw(ctx, name, owner)
 	t.ended(owner, err)
 	return err
 }
 
-// Wait implements driver.Waiter.
 func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	if err := t.enterWait(r); err != nil {
 		return driver.Grant{}, err
@@ -226,14 +222,12 @@ func (t *tracker) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	return g, err
 }
 
-// Properties implements driver.Backend.
 func (t *tracker) Properties() driver.Properties {
 	p := t.Backend.Properties()
 	p.Capabilities = append(slices.Clone(p.Capabilities), driver.CapWithdraw)
 	return p
 }
 
-// Batch implements driver.Batcher.
 func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	if err := t.enter(ops...); err != nil {
 		return wire.FailAll(len(ops), err)
@@ -245,7 +239,6 @@ func (t *tracker) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
 	return results
 }
 
-// Start implements driver.Starter.
 func (t *tracker) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	if op.Kind == driver.OpAcquire || op.Kind == driver.OpRenew {
 		if err := t.enter(op); err != nil {
