@@ -9,7 +9,7 @@
 // # Where is what
 //
 //   - plugin.go declares Options, Open and its errors.
-//   - find.go finds the binary. describe.go reads the description that the binary prints.
+//   - find.go finds the binary, and reads the description that it prints.
 //   - safe.go, privileges_linux.go and privileges_other.go refuse unsafe binaries.
 //   - launch.go starts and configures the plugin, and explains why a start failed.
 //   - runner.go runs the process. group_linux.go and group_other.go kill it with its children.
@@ -17,5 +17,5 @@
 //   - process.go sends heartbeats to a plugin, detects a freeze, and ends the plugin.
 //   - backend.go calls the plugin, and passes notices to watchers.
 //   - supervise.go replaces a plugin that died.
-//   - log.go logs what the plugin prints. applog.go calls the application's logger.
+//   - log.go logs what the plugin prints.
 package plugin

@@ -112,6 +112,13 @@ func (p *osProcess) Start(context.Context) error {
 	return nil
 }
 
+// closeAll skips nil files.
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
 // readStdout passes the first line to go-plugin and discards the rest. Without it, go-plugin would
 // stop reading at an overlong line, and the plugin would block for ever in a write to the full pipe.
 func (p *osProcess) readStdout(stdout *os.File, first *io.PipeWriter) {

@@ -6,8 +6,7 @@
 //
 //   - loopback.go runs a backend through the wire protocol, in this process.
 //   - binary.go makes harnesses for a plugin binary. build.go builds the binary.
-//   - host.go gives the suite a second host. hostprocess.go sends commands to that host's process.
-//   - hoststate.go runs in the process of the second host.
+//   - host.go gives the suite a second host. hoststate.go runs in that host's process.
 //   - server.go runs a store's server as a process.
 //   - race_on.go and race_off.go say whether the race detector is on.
 package plugintest

@@ -4,12 +4,11 @@
 //
 // # Where is what
 //
-//   - serve.go has Main, and writes the handshake line that a host reads first.
-//   - inherited.go closes files. privileges_linux.go and privileges_other.go bar new privileges.
+//   - serve.go has Main, closes inherited files, and writes the handshake line.
+//   - privileges_linux.go and privileges_other.go bar new privileges.
 //   - tune.go sets up the Go runtime and starts profiles.
 //   - cli.go executes the command line, for use without a host.
-//   - process.go configures and ends the plugin process.
-//   - framed.go serves protocol version 2.
+//   - process.go configures and ends the plugin process, and serves protocol version 2.
 //   - tracker.go records the host's leases. release.go releases them when the host is dead.
 //   - lifeline.go, pidfd_linux.go and pidfd_other.go detect a dead or lost host.
 //   - log.go writes the log and removes secrets from it.

@@ -10,7 +10,7 @@
 //
 // In the host, link.go has the connections and the calls under way, ops.go has the operations, and
 // reader.go reads replies. In the plugin, listen.go has the socket, session.go receives a host's
-// requests, worker.go and starter.go execute them, and deadlines.go ends late requests.
+// requests and ends late ones, and worker.go executes them.
 //
 // In both processes, request.go, reply.go and codec.go encode the contents of frames. inbox.go
 // reads frames. outbox.go, writeend_linux.go and writeend_other.go write frames. peer.go,

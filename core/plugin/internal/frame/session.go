@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -76,6 +77,7 @@ func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.
 // ended. The error is the reason for the connection's end, or nil if the host or Listener.Close has
 // closed it.
 func (s *session) serve() error {
+	s.deadlines.timer = time.AfterFunc(math.MaxInt64, s.passDeadlines)
 	s.flusher.Go(s.flush)
 	err := s.read()
 	s.out.stop(err)
@@ -101,9 +103,7 @@ func (s *session) end() {
 	s.out.mu.Lock()
 	defer s.out.mu.Unlock()
 	s.over = true
-	if s.deadlines.timer != nil {
-		s.deadlines.timer.Stop()
-	}
+	s.deadlines.timer.Stop()
 	for _, w := range s.idle {
 		close(w.next)
 	}
@@ -210,4 +210,43 @@ func (s *session) leave(r *request) {
 // reply queues the answer to r. If it returns true, the caller must call out.flush.
 func (s *session) reply(r *request, a *answer) (write bool) {
 	return s.out.queue(func(b []byte) []byte { return appendAnswer(b, r.id, r.kind, a, s.redact) })
+}
+
+// deadlines cancels the requests of a session at their deadlines, with one timer. A request whose
+// deadline is before the timer's time resets the timer. When the timer fires, passDeadlines
+// searches all requests for the next deadline. Most requests end long before their deadlines, so
+// the timer fires about once per request timeout. The session's out.mu guards the fields.
+type deadlines struct {
+	timer *time.Timer
+	next  time.Time // zero if the timer is not set
+}
+
+// watchDeadline makes the timer fire at r's deadline or earlier. The caller must hold out.mu.
+func (s *session) watchDeadline(r *request) {
+	d := &s.deadlines
+	if r.deadline.IsZero() || !d.next.IsZero() && !r.deadline.Before(d.next) {
+		return
+	}
+	d.next = r.deadline
+	d.timer.Reset(time.Until(d.next))
+}
+
+func (s *session) passDeadlines() {
+	now := time.Now()
+	var over []*request
+	s.out.mu.Lock()
+	s.deadlines.next = time.Time{}
+	for _, r := range s.requests {
+		switch {
+		case r.deadline.IsZero():
+		case r.deadline.After(now):
+			s.watchDeadline(r)
+		default:
+			over = append(over, r)
+		}
+	}
+	s.out.mu.Unlock()
+	for _, r := range over {
+		r.Cancel(context.DeadlineExceeded)
+	}
 }

@@ -5,7 +5,6 @@
 //
 //   - handshake.go has versions and environment variables. certificate.go makes TLS keys.
 //   - link.go and stream.go are the host's end. server.go and serverstream.go are the plugin's end.
-//   - unconfigured.go is the backend of a plugin that was not yet configured.
 //   - convert.go and errors.go convert values and errors of package driver to messages and back.
 //   - describe.go describes a plugin. redact.go removes secrets from texts.
 package wire
