@@ -28,11 +28,12 @@ type session struct {
 	out     outbox
 
 	// Guarded by out.mu.
-	requests  map[uint64]*request
-	under     load // requests under way
-	idle      []*worker
-	over      bool
-	deadlines deadlines
+	requests map[uint64]*request
+	under    load // requests under way
+	idle     []*worker
+	over     bool
+	timer    *time.Timer // cancels requests at their deadlines
+	next     time.Time   // when the timer fires; zero if it is not set
 
 	workers sync.WaitGroup
 	started sync.WaitGroup // counts unfinished requests of the starter
@@ -77,7 +78,7 @@ func newSession(requests, replies *net.UnixConn, b driver.Backend, redact *wire.
 // ended. The error is the reason for the connection's end, or nil if the host or Listener.Close has
 // closed it.
 func (s *session) serve() error {
-	s.deadlines.timer = time.AfterFunc(math.MaxInt64, s.passDeadlines)
+	s.timer = time.AfterFunc(math.MaxInt64, s.passDeadlines)
 	s.flusher.Go(s.flush)
 	err := s.read()
 	s.out.stop(err)
@@ -103,7 +104,7 @@ func (s *session) end() {
 	s.out.mu.Lock()
 	defer s.out.mu.Unlock()
 	s.over = true
-	s.deadlines.timer.Stop()
+	s.timer.Stop()
 	for _, w := range s.idle {
 		close(w.next)
 	}
@@ -212,30 +213,22 @@ func (s *session) reply(r *request, a *answer) (write bool) {
 	return s.out.queue(func(b []byte) []byte { return appendAnswer(b, r.id, r.kind, a, s.redact) })
 }
 
-// deadlines cancels the requests of a session at their deadlines, with one timer. A request whose
-// deadline is before the timer's time resets the timer. When the timer fires, passDeadlines
-// searches all requests for the next deadline. Most requests end long before their deadlines, so
-// the timer fires about once per request timeout. The session's out.mu guards the fields.
-type deadlines struct {
-	timer *time.Timer
-	next  time.Time // zero if the timer is not set
-}
-
-// watchDeadline makes the timer fire at r's deadline or earlier. The caller must hold out.mu.
+// watchDeadline makes the timer fire at r's deadline or earlier. When the timer fires, passDeadlines
+// searches all requests for the next deadline. Most requests end long before their deadlines, so the
+// timer fires about once per request timeout. The caller must hold out.mu.
 func (s *session) watchDeadline(r *request) {
-	d := &s.deadlines
-	if r.deadline.IsZero() || !d.next.IsZero() && !r.deadline.Before(d.next) {
+	if r.deadline.IsZero() || !s.next.IsZero() && !r.deadline.Before(s.next) {
 		return
 	}
-	d.next = r.deadline
-	d.timer.Reset(time.Until(d.next))
+	s.next = r.deadline
+	s.timer.Reset(time.Until(s.next))
 }
 
 func (s *session) passDeadlines() {
 	now := time.Now()
 	var over []*request
 	s.out.mu.Lock()
-	s.deadlines.next = time.Time{}
+	s.next = time.Time{}
 	for _, r := range s.requests {
 		switch {
 		case r.deadline.IsZero():
