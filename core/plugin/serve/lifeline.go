@@ -149,28 +149,18 @@ type sessions struct {
 }
 
 func (s *sessions) began() (ended func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open++
-	return s.ended
-}
-
-func (s *sessions) ended() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open--
-	s.wait()
+	s.add(1)
+	return func() { s.add(-1) }
 }
 
 // letGo must be called when the lifeline pipe has ended. From then on the host opens no new stream.
-func (s *sessions) letGo() {
+func (s *sessions) letGo() { s.add(0) }
+
+// add changes the number of open streams by n, and sets the timer to aloneFor if none is open.
+func (s *sessions) add(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wait()
-}
-
-// wait sets the timer to aloneFor if no stream is open. The caller must hold mu.
-func (s *sessions) wait() {
+	s.open += n
 	if s.timer != nil {
 		s.timer.Stop()
 	}

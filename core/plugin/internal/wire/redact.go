@@ -43,14 +43,12 @@ func (r *Redactor) SetConfig(cfg map[string]string, secret func(key, value strin
 
 // Text returns the text s without the secrets.
 func (r *Redactor) Text(s string) string {
-	if r == nil {
-		return s
+	if r != nil {
+		if replacer := r.replacer.Load(); replacer != nil {
+			return replacer.Replace(s)
+		}
 	}
-	replacer := r.replacer.Load()
-	if replacer == nil {
-		return s
-	}
-	return replacer.Replace(s)
+	return s
 }
 
 func jsonText(v string) string {
