@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"context"
 	"maps"
 	"os"
 	"sync"
@@ -120,22 +121,17 @@ const lookEvery = 100 * time.Millisecond
 // WatchFamily calls Look for this process and its descendants repeatedly until stop is called.
 func WatchFamily() (w *Waits, stop func()) {
 	w = &Waits{}
-	over, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-time.After(lookEvery):
-				w.Look(Family(os.Getpid())...)
-			case <-over:
-				return
-			}
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for Sleep(ctx, lookEvery) {
+			w.Look(Family(os.Getpid())...)
 		}
-	}()
-	return w, sync.OnceFunc(func() {
-		close(over)
-		<-ended
 	})
+	return w, func() {
+		cancel()
+		watching.Wait()
+	}
 }
 
 // Look reads the waits of all threads of the processes in pids. It notes the longest wait since the
