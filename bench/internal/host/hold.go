@@ -259,14 +259,15 @@ func (a *agent) follow(h *holding, of keptLease, ttl time.Duration) (leave func(
 // kept renews the lease of a library that does not renew leases, and records whether it is lost.
 type kept struct {
 	load.Lease
-	done chan struct{}
-	err  error // the reason for the loss of the lease; written before done is closed
+	held context.Context // ends when the lease is lost; its cause is the reason
+	lose context.CancelCauseFunc
 	stop context.CancelFunc
 	work sync.WaitGroup // renewals
 }
 
 func newKept(lease load.Lease) *kept {
-	return &kept{Lease: lease, done: make(chan struct{}), stop: func() {}}
+	held, lose := context.WithCancelCause(context.Background())
+	return &kept{Lease: lease, held: held, lose: lose, stop: func() {}}
 }
 
 // renewing starts a goroutine that renews a lease every third of the TTL and reports each renewal.
@@ -276,8 +277,7 @@ func (a *agent) renewing(k *kept, ttl time.Duration, h *holding) {
 	ctx, k.stop = context.WithCancel(context.Background())
 	k.work.Go(func() {
 		if err := a.renew(ctx, k.Lease, ttl, h.renewed); err != nil {
-			k.err = fmt.Errorf("renewal: %w", err)
-			close(k.done)
+			k.lose(fmt.Errorf("renewal: %w", err))
 		}
 	})
 }
@@ -307,23 +307,11 @@ func (a *agent) renew(ctx context.Context, lease load.Lease, ttl time.Duration, 
 }
 
 // Valid returns false as soon as the loss of the lease is known.
-func (k *kept) Valid() bool {
-	select {
-	case <-k.done:
-		return false
-	default:
-		return true
-	}
-}
+func (k *kept) Valid() bool { return k.held.Err() == nil }
 
-func (k *kept) Done() <-chan struct{} { return k.done }
+func (k *kept) Done() <-chan struct{} { return k.held.Done() }
 
-func (k *kept) Err() error {
-	if k.Valid() {
-		return nil
-	}
-	return k.err
-}
+func (k *kept) Err() error { return context.Cause(k.held) }
 
 func (k *kept) Release(ctx context.Context) error {
 	k.stop()

@@ -287,10 +287,8 @@ func (c *caller) use(h *holding) {
 // The over method reports that a call has returned. It drops the time limit of a call that the end
 // of the workload interrupted. With this limit, the call would seem to have given up early.
 func (c *caller) over(call results.Call, err error) {
-	select {
-	case <-c.stop:
+	if proc.Closed(c.stop) {
 		call.LimitNs = 0
-	default:
 	}
 	c.back(call, err)
 }
