@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/lockbench/lockbench/internal/proc"
 )
 
 // Background has the work that faults do in the background, such as repeated restarts. Each piece
@@ -44,30 +42,32 @@ func (b *Background) EndBackground() error {
 	return Each(left, b.End)
 }
 
-// WhileRunning calls the function turn repeatedly in the background, until turn returns false or
-// End(by) is called. End(by) waits until turn has returned, and then calls the function last.
-func (b *Background) WhileRunning(by any, turn func(ctx context.Context) bool, last func() error) {
+// WhileRunning calls the function turn repeatedly in the background, until turn fails or End(by) is
+// called. End(by) waits until turn has returned, and returns its error.
+func (b *Background) WhileRunning(by any, turn func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	var err error
 	running.Go(func() {
-		for ctx.Err() == nil && turn(ctx) {
+		for ctx.Err() == nil && err == nil {
+			err = turn(ctx)
 		}
 	})
 	b.Begin(by, func() error {
 		cancel()
 		running.Wait()
-		return last()
+		return err
 	})
 }
 
 // Later calls the function do once: after the time d, or in End(by) if End is called before that.
 func (b *Background) Later(by any, d time.Duration, do func() error) {
 	once := sync.OnceValue(do)
-	b.WhileRunning(by, func(ctx context.Context) bool {
-		proc.Sleep(ctx, d)
-		_ = once() // End reports its error
-		return false
-	}, once)
+	timer := time.AfterFunc(d, func() { _ = once() }) // End reports its error
+	b.Begin(by, func() error {
+		timer.Stop()
+		return once()
+	})
 }
 
 func Each[T any](of []T, do func(T) error) error {

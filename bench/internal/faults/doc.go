@@ -13,8 +13,7 @@
 //
 // Schedules are in schedule.go (hosts, callers and random events), action.go, actionpicker.go and
 // trigger.go. The effects of actions are in hosts.go, network.go, servers.go, descriptors_linux.go
-// and descriptors_other.go. A schedule is played by play.go, system.go and teardown.go. Then
-// evidence.go passes the record of the schedule to package check. The table of faults is in
-// table.go and tableplay.go. The search is in search.go, coverage.go, shrink.go, shrinksteps.go and
-// soak.go. Reproducers are in reproducer.go. stress.go loads the machine during a measurement.
+// and descriptors_other.go. A schedule is played by play.go, system.go and teardown.go, which passes
+// the record of the schedule to package check. The table of faults is in table.go and tableplay.go.
+// The search is in search.go, shrink.go and soak.go. Reproducers are in reproducer.go.
 package faults

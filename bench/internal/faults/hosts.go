@@ -112,41 +112,41 @@ func ofHost(do func(*System, *Host, Event) error) func(context.Context, *System,
 // slow freezes processes for 20 ms and then lets them run for 10 ms, over and over, until the event
 // e is healed. Each call of the pause function freezes the processes that exist at that time.
 func (w *System) slow(e Event, pause func() (resume func() error, err error)) error {
-	var err error
-	w.WhileRunning(e, func(ctx context.Context) bool {
-		resume, frozen := pause()
+	w.WhileRunning(e, func(ctx context.Context) error {
+		resume, err := pause()
 		proc.Sleep(ctx, 20*time.Millisecond)
-		err = errors.Join(frozen, resume())
-		return err == nil && proc.Sleep(ctx, 10*time.Millisecond)
-	}, func() error { return err })
+		err = errors.Join(err, resume())
+		proc.Sleep(ctx, 10*time.Millisecond)
+		return err
+	})
 	return nil
 }
 
 // crashLoop kills three plugins of a host, each as soon as the host has reported the plugin's pid.
 func crashLoop(w *System, h *Host, e Event) error {
-	var err error
 	killed, last := 0, 0
-	w.WhileRunning(e, func(ctx context.Context) bool {
-		if now := h.PluginPid(); now != last {
-			err = errors.Join(err, kill(h.plugin()))
+	w.WhileRunning(e, func(ctx context.Context) error {
+		if now := h.PluginPid(); now != last && killed < 3 {
 			last = now
 			killed++
+			return kill(h.plugin())
 		}
-		return killed < 3 && h.Alive() && proc.Sleep(ctx, time.Millisecond)
-	}, func() error { return err })
+		proc.Sleep(ctx, time.Millisecond)
+		return nil
+	})
 	return nil
 }
 
 func killWaiter(w *System, h *Host, e Event) error {
-	var err error
-	w.WhileRunning(e, func(ctx context.Context) bool {
+	w.WhileRunning(e, func(ctx context.Context) (err error) {
 		pause := time.Millisecond
-		if asking, _ := h.Asking(); asking {
+		if asking, _ := h.Asking(); asking && h.Alive() {
 			err = kill(h.plugin())
 			pause = time.Second
 		}
-		return err == nil && h.Alive() && proc.Sleep(ctx, pause)
-	}, func() error { return err })
+		proc.Sleep(ctx, pause)
+		return err
+	})
 	return nil
 }
 
@@ -241,5 +241,50 @@ func (w *System) fewDescriptors(e Event, h *Host, spare int) error {
 		}
 		return unlessEnded(h, restore())
 	})
+	return nil
+}
+
+const StressDoes = "two busy loops for each processor, and 4 MB written and flushed to the disk over and over"
+
+// stressed is the time limit of the load. It is longer than any measurement.
+const stressed = 24 * time.Hour
+
+// Stress loads the processors, as the action "starve" does, and the disk that throwaway servers
+// use. The load ends when the caller calls the function end, or when this process ends. Stress
+// returns an end function even if it returns an error.
+func Stress(ctx context.Context) (end func() error, err error) {
+	w := &System{Environment: &servers.Environment{}}
+	e := Event{Action: "starve", Lasts: Duration(stressed), Amount: 0.25}
+	scratch, err := servers.NewScratch()
+	if err != nil {
+		return w.EndBackground, err
+	}
+	w.Begin(e, scratch.Close)
+	return w.EndBackground, errors.Join(w.Inject(ctx, e), w.busyDisk(e, scratch.Dir()))
+}
+
+// These are the sizes of the file and of the blocks that busyDisk writes, in bytes.
+const (
+	diskBlock = 4 << 20
+	diskFile  = 64 << 20
+)
+
+// busyDisk writes blocks of a file in the directory dir, over and over, and flushes each block.
+// Searches have no such action, because servers that flush each commit would wait too long.
+func (w *System) busyDisk(e Event, dir string) error {
+	f, err := os.CreateTemp(dir, "busy-")
+	if err != nil {
+		return err
+	}
+	block, at := make([]byte, diskBlock), int64(0)
+	w.WhileRunning(e, func(context.Context) error {
+		_, err := f.WriteAt(block, at)
+		if err = errors.Join(err, f.Sync()); err != nil {
+			err = fmt.Errorf("faults: stress of the disk: %w", err)
+		}
+		at = (at + diskBlock) % diskFile
+		return err
+	})
+	w.Begin(e, f.Close)
 	return nil
 }

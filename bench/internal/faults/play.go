@@ -14,7 +14,6 @@ import (
 
 	"github.com/lockbench/lockbench/bench/internal/check"
 	"github.com/lockbench/lockbench/bench/internal/host"
-	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -294,17 +293,12 @@ func shut(p *host.Process) error {
 	return nil
 }
 
-// History is the record of one played schedule. Its times are values of proc.Now.
+// History is the record of one played schedule. Its times are values of proc.Now. The method judge
+// adds to the embedded Play what is not known before the end.
 type History struct {
+	check.Play
 	Schedule Schedule
-	Began    int64 // when the callers were told to begin
-	Stopped  int64 // when the callers were told to stop
 	Marks    []Mark
-	Seen     []results.Seen // the report of each host
-	Alive    []bool         // for each host, whether it lived until the end and then ended normally
-	Crashed  []bool         // for each host, whether it has ended with an error status
-	Left     []string       // leftovers, and where they were found
-	Probes   []check.Probe
 	// Gaps are periods in which the process of the search did not run, so that its proxies passed no
 	// data between hosts and servers.
 	Gaps []check.Span

@@ -186,7 +186,7 @@ func (r *Replayer) Play(ctx context.Context, s Reproducer, runs int) (p Played, 
 		if err != nil {
 			return p, err
 		}
-		v := judgeOf(h, r.backend)
+		v := h.judge(r.backend)
 		if s.Strict {
 			v.Violations = append(v.Violations, v.Exempt...)
 		}

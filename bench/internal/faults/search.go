@@ -198,7 +198,7 @@ func (x *searcher) one(ctx context.Context, s Schedule) {
 		}
 		return
 	}
-	switch violation, fresh := x.tally(h, judgeOf(h, x.backend)); {
+	switch violation, fresh := x.tally(h, h.judge(x.backend)); {
 	case fresh && x.soak:
 		x.keep(Reproducer{Schedule: s, Rule: violation.Rule, What: violation.What, Shown: 1, Runs: 1})
 	case fresh:

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"time"
@@ -153,9 +152,6 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 		Name: name, Does: does, On: OnServer, Uses: UsesStore, Needs: []servers.Capability{servers.CapClock}, Lasts: lasts, Makes: makes,
 		Only: func(_ *servers.Kind, in servers.Setting) bool { return !in.Sharded },
 		Inject: func(_ context.Context, w *System, e Event) error {
-			if e.Target >= len(w.Clocks) {
-				return errNoClock
-			}
 			by := time.Duration(float64(time.Hour) * math.Pow(10, -4*(1-e.Amount)))
 			if makes[0] == claim.ClockBack {
 				by = -by
@@ -168,8 +164,6 @@ func clockAction(name, does string, lasts Span, makes ...claim.Condition) Action
 	}
 	return a
 }
-
-var errNoClock = errors.New("the servers were started without clocks that can be moved")
 
 // drawnOperations returns the operations of store operators, as actions that a search may draw.
 func drawnOperations() []Action {

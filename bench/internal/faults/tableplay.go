@@ -84,7 +84,7 @@ func Run(ctx context.Context, p Plan, begin func(label string), took func(result
 		return err
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
-	r := &runner{plan: p, took: took, dir: scratch.Dir(), began: proc.Now(), random: rand.New(rand.NewPCG(p.Seed, 0x73616665))}
+	began, random := proc.Now(), rand.New(rand.NewPCG(p.Seed, 0x73616665))
 	for _, f := range p.Faults {
 		for _, b := range p.Backends {
 			if ctx.Err() != nil {
@@ -94,29 +94,13 @@ func Run(ctx context.Context, p Plan, begin func(label string), took func(result
 				continue
 			}
 			begin(fmt.Sprintf("%s, %s", b.Name, f.Name))
-			c := &cell{runner: r, backend: b, fault: f, ttl: cmp.Or(f.TTL, TTL)}
-			if err := c.rounds(ctx); err != nil {
+			c := &cell{backend: b, fault: f, ttl: cmp.Or(f.TTL, TTL), dir: scratch.Dir(), began: began, random: random}
+			if err := c.rounds(ctx, p.Rounds, took); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-type runner struct {
-	plan   Plan
-	took   func(results.Round) error
-	dir    string
-	began  int64 // all recorded times count from this time
-	random *rand.Rand
-}
-
-func roundOf(b Backend, f Fault) results.Round {
-	return results.Round{
-		Backend: b.Name, Claims: b.Claims, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
-		// If the store lives in the plugin, the leases are lost when the plugin dies.
-		Keeps: f.KeepsLeases && !kinds.Of(b.Name).InHost(),
-	}
 }
 
 const (
@@ -147,28 +131,34 @@ const (
 
 // cell is one fault on one backend, with the values that all its rounds share.
 type cell struct {
-	*runner
 	backend Backend
 	fault   Fault
 	ttl     time.Duration
+	dir     string
+	began   int64 // all recorded times count from this time
+	random  *rand.Rand
 }
 
-func (c *cell) rounds(ctx context.Context) (err error) {
-	template := roundOf(c.backend, c.fault)
-	if template.Missing = missing(c.backend, c.fault); template.Missing != "" {
-		return c.took(template)
+func (c *cell) rounds(ctx context.Context, count int, took func(results.Round) error) (err error) {
+	b, f := c.backend, c.fault
+	template := results.Round{
+		Backend: b.Name, Claims: b.Claims, Kind: results.KindPlugin, Fencing: b.Fencing, FirstSpanNs: int64(b.FirstSpan), Fault: f.Name, Conditions: f.Produces, Control: f.Control,
+		// If the store lives in the plugin, the leases are lost when the plugin dies.
+		Keeps: f.KeepsLeases && !c.alone(), Missing: missing(b, f),
 	}
-	b := c.backend
+	if template.Missing != "" {
+		return took(template)
+	}
 	b.Config = driver.Config{}
 	maps.Copy(b.Config, c.backend.Config)
-	maps.Copy(b.Config, c.fault.Config)
+	maps.Copy(b.Config, f.Config)
 	x, err := newPlayers(b, 1)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, x.close()) }()
-	x.needs, x.ttl, x.files = c.fault.Needs, c.ttl, c.dir
-	for n := range c.plan.Rounds {
+	x.needs, x.ttl, x.files = f.Needs, c.ttl, c.dir
+	for n := range count {
 		round := template
 		round.Round, round.Names, round.TTLms = n+1, lockCount, c.ttl.Milliseconds()
 		s, hit := c.schedule(time.Duration(c.random.Int64N(int64(c.ttl / 3)))) // a random time between two renewals
@@ -178,7 +168,7 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 		}
 		if errors.Is(err, servers.ErrNotInstalled) {
 			template.Missing = err.Error()
-			return c.took(template)
+			return took(template)
 		}
 		if h != nil {
 			c.collect(&round, h, hit)
@@ -186,7 +176,7 @@ func (c *cell) rounds(ctx context.Context) (err error) {
 		if err != nil {
 			round.Failure = err.Error()
 		}
-		if err := c.took(round); err != nil {
+		if err := took(round); err != nil {
 			return err
 		}
 		if round.Failure != "" {
@@ -303,26 +293,26 @@ func (c *cell) collect(r *results.Round, h *History, hit int) {
 	if slices.Contains(c.fault.Produces, claim.HostStopped) { // the host is stopped until the event is healed
 		r.Halts = append(r.Halts, results.Halt{Host: m.Target, Why: results.HaltFrozen, From: m.From, To: m.To})
 	}
-	for i, seen := range h.Seen {
-		r.Holds = append(r.Holds, seen.Holds...)
-		r.Writes = append(r.Writes, seen.Writes...)
-		r.Halts = append(r.Halts, seen.Halts...)
-		if !h.Alive[i] {
+	for i, on := range h.Hosts {
+		r.Holds = append(r.Holds, on.Holds...)
+		r.Writes = append(r.Writes, on.Writes...)
+		r.Halts = append(r.Halts, on.Halts...)
+		if !on.Alive {
 			r.Halts = append(r.Halts, results.Halt{Host: i, Why: results.HaltKilled, From: m.From})
 		}
 	}
-	r.Hits = hits(h.Seen[holderHost], m.From)
+	r.Hits = hits(h.Hosts[holderHost].Seen, m.From)
 	for _, m := range h.Marks {
 		switch {
 		case r.Failure != "":
 		case m.Failed != "":
 			r.Failure = fmt.Sprintf("%s: %s", m.Action, m.Failed)
 		case m.Trigger != "" && !m.Met:
-			r.Failure = fmt.Sprintf("%s: host %d does not get its locks: %v", m.Action, m.Of, h.Seen[m.Of].Failed())
+			r.Failure = fmt.Sprintf("%s: host %d does not get its locks: %v", m.Action, m.Of, h.Hosts[m.Of].Failed())
 		}
 	}
 	if r.Failure == "" && !c.alone() {
-		r.Failure = without(h.Seen[rivalHost])
+		r.Failure = without(h.Hosts[rivalHost].Seen)
 	}
 	r.Shift(-c.began)
 	slices.SortStableFunc(r.Holds, func(a, b results.Hold) int { return int(a.GrantedNs - b.GrantedNs) })

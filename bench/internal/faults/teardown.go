@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
+	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/internal/servers/kinds"
 )
 
 // teardown ends all callers and hosts, except living hosts of a soak, and looks for leftovers.
@@ -32,13 +35,13 @@ func (p *player) teardown(ctx context.Context, w *System, h *History) error {
 		over = slices.DeleteFunc(slices.Clone(w.Hosts), func(h *Host) bool { return h.Alive() })
 	}
 	for _, of := range w.Hosts {
-		h.Alive = append(h.Alive, of.Alive())
+		h.Hosts = append(h.Hosts, check.Host{Alive: of.Alive()})
 	}
 	h.Left = leave(over)
 	for i, of := range w.Hosts {
-		h.Seen = append(h.Seen, of.Seen())
-		h.Crashed = append(h.Crashed, of.Crashed())
-		h.Alive[i] = h.Alive[i] && !of.Crashed()
+		on := &h.Hosts[i]
+		on.Seen, on.Crashed = of.Seen(), of.Crashed()
+		on.Alive = on.Alive && !on.Crashed
 	}
 	if p.files != "" {
 		return nil
@@ -165,4 +168,107 @@ func (p *player) look(ctx context.Context, w *System, h *History) error {
 	}
 	_ = probe.Release(bounded)
 	return nil
+}
+
+// judge completes the record h, and judges it by the claims of the backend b.
+func (h *History) judge(b Backend) check.Judgement {
+	h.Backend, h.Terms, h.Fencing = b.Name, claim.TermsOf(b.Name, b.Claims), b.Fencing
+	for i, g := range h.Schedule.Groups {
+		h.Names = append(h.Names, slices.Repeat([]check.Name{{Op: g.Kind, AtLeast: time.Duration(g.AtLeast), Setting: h.setting(i, b)}}, g.Names)...)
+	}
+	for _, m := range h.Marks {
+		if m.From > 0 {
+			h.event(m)
+		}
+	}
+	h.machine()
+	return check.Judge(h.Play)
+}
+
+// The event method adds an event's time, the hosts it stopped and the conditions it caused.
+func (h *History) event(m Mark) {
+	a := m.action()
+	h.Events = append(h.Events, check.Span{m.From, m.To})
+	var made []check.Made
+	for _, c := range a.Makes {
+		if m.To == 0 || m.To-m.From >= int64(a.MakesAfter) {
+			made = append(made, check.Made{Condition: c, From: m.From})
+		}
+	}
+	if a.On != OnHost {
+		h.Made = append(h.Made, made...)
+	}
+	for i := range h.Hosts {
+		on := &h.Hosts[i]
+		if a.On == OnHost && m.Target == i {
+			on.Made = append(on.Made, made...)
+		}
+		if a.Ends && m.Target == i && on.Ended == 0 {
+			on.Ended = m.From
+		}
+		switch {
+		case a.Stops == StopsAll, a.Stops == StopsHost && m.Target == i:
+			on.Silent = append(on.Silent, a.stopped(m)...)
+			fallthrough
+		case a.Stops == StopsGrants:
+			on.Unserved = append(on.Unserved, a.stopped(m)...)
+		}
+	}
+}
+
+// stopped returns the periods in which hosts may have gone unserved because of the action a.
+func (a Action) stopped(m Mark) []check.Span {
+	most := int64(a.StopsFor)
+	if most == 0 || m.To-m.From < most {
+		return []check.Span{{m.From, m.To + int64(a.Recovers)}}
+	}
+	return []check.Span{{m.From, m.From + most}, {m.To, m.To + int64(a.Recovers)}}
+}
+
+// starvedFor is the longest time for which the search, a host or a server may get no processor. If
+// it is exceeded, the machine is starved, and claims with time limits are not judged. The limit
+// does not apply to the pause of a host that an action may have stopped.
+const starvedFor = 200 * time.Millisecond
+
+// starvedRunQueue is the highest number of runnable threads per processor at which claims with time
+// limits are judged. With more threads, servers and plugins are late, and no heartbeat shows this.
+const starvedRunQueue = 8
+
+// The machine method notes when each host did not run, and whether the machine was starved.
+func (h *History) machine() {
+	long := func(s check.Span) bool { return s[1]-s[0] > int64(starvedFor) }
+	h.Starved = h.RunQueue > starvedRunQueue || h.Waited > starvedFor || slices.ContainsFunc(h.Gaps, long)
+	for i := range h.Hosts {
+		on := &h.Hosts[i]
+		on.Stood = slices.Clone(h.Gaps)
+		for _, halt := range on.Halts {
+			on.Stood = append(on.Stood, check.Span{halt.From, cmp.Or(halt.To, h.Stopped)})
+			// An event that was going on in the second before the halt may have stopped the host.
+			disturbed := h.Interrupted(check.Span{halt.From - int64(time.Second), halt.From})
+			h.Starved = h.Starved || long(check.Span{halt.From, halt.To}) && !disturbed
+		}
+	}
+}
+
+// setting returns the values that determine the time limits of claims about a group's locks.
+func (h *History) setting(group int, b Backend) claim.Setting {
+	of := kinds.Of(b.Name)
+	s := claim.Setting{Terms: claim.TermsOf(b.Name, b.Claims), FirstSpan: b.FirstSpan, TTL: time.Duration(h.Schedule.Groups[group].TTL)}
+	for _, m := range h.Marks {
+		a := m.action()
+		if m.From == 0 {
+			continue
+		}
+		s.Swallowed = s.Swallowed || a.Swallows || a.Stops != StopsNobody && a.Uses != UsesPlugin // a host sees the end of its plugin at once
+		if a.On == OnHost && a.Stops != StopsNobody {
+			s.Absent += h.Schedule.Hosts[m.Target].Callers[group]
+		}
+		if a.Uses == UsesPlugin {
+			s.Failures++
+		}
+		if a.On != OnHost && of.Has(servers.CapVotes) { // after a restart, a server does not vote for a while
+			s.MaxTTL = maxTTL
+		}
+	}
+	return s
 }
