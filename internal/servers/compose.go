@@ -44,16 +44,17 @@ ids=$(docker volume ls -q --filter "$mine"); [ -z "$ids" ] || docker volume rm -
 // NewCompose prepares a project. It starts only the process that later removes the services, and no
 // service. It fails if docker, docker's daemon or compose v2 is missing.
 func NewCompose(ctx context.Context) (*Compose, error) {
-	file, err := composeFile()
-	if err != nil {
-		return nil, err
+	tree := Tree()
+	if tree == "" {
+		return nil, fmt.Errorf("%w: lockbench's compose.yaml is neither above the working directory nor above this program", errNoCompose)
 	}
-	if err := dockerWorks(ctx); err != nil {
+	err := dockerWorks(ctx)
+	if err != nil {
 		return nil, err
 	}
 	c := &Compose{
 		project: "lockbench-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano()%1e6, 36),
-		file:    file,
+		file:    filepath.Join(tree, composeFile),
 	}
 	if c.watch, err = startWatcher(removeProject, c.project); err != nil {
 		return nil, err
@@ -86,27 +87,6 @@ func docker(ctx context.Context, environ []string, args ...string) (string, erro
 		return "", fmt.Errorf("docker %s: %w: %s", args[0], err, said[strings.LastIndexByte(said, '\n')+1:])
 	}
 	return strings.TrimSpace(out.String()), nil
-}
-
-// composeFile finds the compose.yaml of the source tree. It looks in the working
-// directory, in this program's directory, and in the directories above these two.
-func composeFile() (string, error) {
-	var from []string
-	if dir, err := os.Getwd(); err == nil {
-		from = append(from, dir)
-	}
-	if self, err := os.Executable(); err == nil {
-		from = append(from, filepath.Dir(self))
-	}
-	for _, dir := range from {
-		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-			path := filepath.Join(dir, "compose.yaml")
-			if b, err := os.ReadFile(path); err == nil && bytes.Contains(b, []byte("\nname: lockbench\n")) {
-				return path, nil
-			}
-		}
-	}
-	return "", fmt.Errorf("%w: lockbench's compose.yaml is neither above the working directory nor above this program", errNoCompose)
 }
 
 // Up starts the services of a backend. When all services are healthy, it returns their addresses,

@@ -10,11 +10,11 @@
 //
 // # Where is what
 //
-//   - kind.go: says what lockbench knows of a store; operation.go: has an operator's operations
+//   - kind.go: says what lockbench knows of a store, and what operators do to its servers
 //   - stranger.go: starts, by a command, the server of a store that lockbench does not know
 //   - environment.go: has the servers of a backend, and the proxies by which hosts reach them
+//   - sql.go: has what operations on all SQL servers have in common
 //   - server.go: runs a local server; process.go: runs its process; programs.go: finds its program
 //   - compose.go: starts servers in containers
-//   - counter.go: counts the commands that servers have received
 //   - missing.go: skips or fails a test whose server is missing
 package servers

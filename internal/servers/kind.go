@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/claim"
+	"github.com/lockbench/lockbench/internal/inject"
 )
 
 // Kind describes one kind of store, such as Redis, and how to start
@@ -200,3 +203,127 @@ func (k *Kind) Sweep(ctx context.Context, cfg driver.Config, prefix string) erro
 	}
 	return nil
 }
+
+// Served is the work that a server has done since an unknown time in the past. A figure that the
+// server does not report is NaN.
+type Served struct {
+	// Run counts all commands. Sent counts only the commands that clients sent, and not the commands
+	// that scripts ran. For Redis, Sent is right only if clients send nothing but scripts,
+	// subscriptions and pings. Plugins send hardly anything else.
+	Run, Sent float64
+	// Busy is the time in nanoseconds that the server has worked on the commands in Sent.
+	Busy float64
+}
+
+// Since returns the work that the server has done since an earlier reading.
+func (s Served) Since(before Served) Served {
+	return Served{s.Run - before.Run, s.Sent - before.Sent, s.Busy - before.Busy}
+}
+
+// Counter reads the number of commands that a backend's servers have received, as the servers
+// themselves count them. Only one goroutine may use a Counter.
+//
+// Redis counts commands, including those that scripts run (total_commands_processed of INFO). MySQL
+// and MariaDB count statements (Questions). etcd counts the messages that it received, both
+// requests and messages in streams (grpc_server_msg_received_total of its metrics). PostgreSQL has
+// no Counter, because it reports its work up to ten seconds late. In runs with a simulated
+// distance, the relay in front of PostgreSQL counts statements. The relay counts a pipeline of
+// statements as one statement.
+type Counter struct {
+	Own   float64 // commands that one reading adds to the count of each node
+	Reads float64 // number of readings, including the reading in progress
+	Nodes []func(ctx context.Context) (Served, error)
+	End   func() error // closes the counter's connections
+}
+
+// Read returns the average work per server. It omits the commands that the counter has sent.
+func (c *Counter) Read(ctx context.Context) (Served, error) {
+	c.Reads++
+	var sum Served
+	for _, node := range c.Nodes {
+		s, err := node(ctx)
+		if err != nil {
+			return Served{}, err
+		}
+		sum = Served{sum.Run + s.Run, sum.Sent + s.Sent, sum.Busy + s.Busy}
+	}
+	n := float64(len(c.Nodes))
+	return Served{sum.Run/n - c.Own*c.Reads, sum.Sent / n, sum.Busy / n}, nil
+}
+
+func (c *Counter) Close() error { return c.End() }
+
+// Operation is what the operator of a store does to its servers, in daily work or an emergency.
+type Operation struct {
+	Name string // "demote"
+	// Does describes the operation by a clause, such as "%s is
+	// made the leader". The name of the server replaces "%s".
+	Does string
+	// Settings are the names of the settings in which the operation is possible. Empty means all.
+	Settings []string
+	// Server reports whether the operation concerns one server. If false, it concerns all servers.
+	Server bool
+	// Lasts is the shortest and the longest time from Do to Undo. It is zero if Undo is nil.
+	Lasts [2]time.Duration
+	// Stops is true if the operation can keep the store from serving hosts. If StopsFor is not zero,
+	// this effect ends after StopsFor. StopsGrants is true if the operation can stop grants, but not
+	// renewals. Recovers is the longest time that these effects last after the operation.
+	Stops, StopsGrants bool
+	StopsFor, Recovers time.Duration
+	// Makes are the conditions that the operation causes. They permit the store to break some rules.
+	Makes []claim.Condition
+
+	// Do begins the operation, and Undo ends it. Undo is nil if there is nothing to undo.
+	Do, Undo Step
+
+	Forgets bool // the server forgets that it was admitted to vote
+}
+
+// Step acts on servers of the environment e. If the operation is on one server, that is server n.
+type Step func(ctx context.Context, e *Environment, n int) error
+
+// On returns a step that calls the function do with the environment's Product, which has type P.
+func On[P Product](do func(ctx context.Context, servers P, n int) error) Step {
+	return func(ctx context.Context, e *Environment, n int) error { return do(ctx, e.Product.(P), n) }
+}
+
+// InTurn returns a step that runs the given steps one after the other, even if one of them fails.
+func InTurn(steps ...Step) Step {
+	return func(ctx context.Context, e *Environment, n int) error {
+		return inject.Each(steps, func(step Step) error { return step(ctx, e, n) })
+	}
+}
+
+// OnEach returns a step that runs the given step on all servers at the same time.
+func OnEach(step Step) Step {
+	return func(ctx context.Context, e *Environment, _ int) error {
+		return inject.AtOnce(len(e.Servers), func(n int) error { return step(ctx, e, n) })
+	}
+}
+
+// ShiftClock makes the clock of server n show the true time plus d.
+func (e *Environment) ShiftClock(n int, d time.Duration) error {
+	if n >= len(e.Clocks) {
+		return errors.New("the servers were started without clocks that can be moved")
+	}
+	e.Shifted = e.Shifted || d != 0
+	return e.Clocks[n].Shift(d)
+}
+
+// FreezeMember freezes the server that stands the given number of places after the leader in
+// e.Servers. The first server follows the last.
+func (e *Environment) FreezeMember(ctx context.Context, after int) error {
+	leader, err := e.Product.(interface {
+		Leader(ctx context.Context) (int, error)
+	}).Leader(ctx)
+	if err != nil {
+		return err
+	}
+	return e.Servers[(leader+after)%len(e.Servers)].Freeze()
+}
+
+// UntilLost is a range of durations that are long enough for leases to end without renewals.
+var UntilLost = [2]time.Duration{2 * time.Second, 6 * time.Second}
+
+// WhileWatched is the range of times for which an operator's temporary change usually lasts.
+var WhileWatched = [2]time.Duration{50 * time.Millisecond, 5 * time.Second}

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,10 @@ type process struct {
 	err     error // result of Wait; valid once the channel ended is closed
 }
 
-// Command returns a command that runs argv in the directory dir, in a new process group. The
+// command returns a command that runs argv in the directory dir, in a new process group. The
 // command writes the group's id into pidFile, so that the watcher of dir can kill the group. The
 // caller must remove pidFile when the command has ended.
-func Command(ctx context.Context, dir, pidFile string, argv []string) *exec.Cmd {
+func command(ctx context.Context, dir, pidFile string, argv []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", launch, pidFile}, argv...)...)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -52,7 +53,7 @@ func start(dir string, argv []string) (*process, error) {
 	}
 	defer out.Close()
 	pidFile := filepath.Join(dir, "server.pid")
-	cmd := Command(context.Background(), dir, pidFile, argv)
+	cmd := command(context.Background(), dir, pidFile, argv)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -66,6 +67,31 @@ func start(dir string, argv []string) (*process, error) {
 		close(p.ended)
 	}()
 	return p, nil
+}
+
+// Install makes a server's data directory with a command, unless the directory exists. The function
+// fill returns the command for a given directory, which has another name until it is complete, so
+// that an interrupted installation does not look complete.
+func Install(ctx context.Context, data string, fill func(fresh string) (argv []string, err error)) error {
+	if _, err := os.Stat(data); err == nil {
+		return nil
+	}
+	dir, fresh, pidFile := filepath.Dir(data), data+".new", data+".pid"
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	argv, err := fill(fresh)
+	if err != nil {
+		return err
+	}
+	cmd := command(ctx, dir, pidFile, argv)
+	defer os.Remove(pidFile)
+	// In a shared TMPDIR, a server that starts would remove the temporary tables of other servers.
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(argv[0]), err, bytes.TrimSpace(out))
+	}
+	return os.Rename(fresh, data)
 }
 
 // quitWithin is the longest time that a server may take to end after the quit method's signal.
@@ -145,14 +171,7 @@ func Mark(dir string, pid int) (file string, err error) {
 	return file, os.WriteFile(file, fmt.Appendln(nil, group), 0o600)
 }
 
-func (p *process) alive() bool {
-	select {
-	case <-p.ended:
-		return false
-	default:
-		return true
-	}
-}
+func (p *process) alive() bool { return !proc.Closed(p.ended) }
 
 // tail returns the last three lines of the log in dir as one line, or the stack of a crash. If some
 // lines are marked as errors, it uses only these, because servers may print other lines after them.

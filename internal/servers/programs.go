@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,12 +31,12 @@ type Program struct {
 const versionTimeout = 5 * time.Second
 
 func ContainerPrograms() []Program {
-	docker, err := Wanted{Name: dockerProgram, Debian: "docker.io", Homebrew: "docker"}.Find()
-	all := []Program{{Name: dockerProgram, For: "--env compose", Path: docker, Err: err}}
-	if err == nil {
-		all = append(all, Program{Name: dockerCompose, For: "--env compose", Path: docker})
+	docker := Wanted{Name: dockerProgram, Debian: "docker.io", Homebrew: "docker"}.Program()
+	docker.For = "--env compose"
+	if docker.Err != nil {
+		return []Program{docker}
 	}
-	return all
+	return []Program{docker, {Name: dockerCompose, For: docker.For, Path: docker.Path}}
 }
 
 const (
@@ -108,6 +109,23 @@ func (e *NotInstalledError) How() string {
 
 func (e *NotInstalledError) Is(target error) bool { return target == ErrNotInstalled }
 
+const composeFile = "compose.yaml"
+
+// Tree returns the root of lockbench's source tree, or "" if it is neither above the working
+// directory nor above this program.
+func Tree() string {
+	work, _ := os.Getwd() // a directory that is unknown is above nothing
+	self, _ := os.Executable()
+	for _, dir := range []string{work, filepath.Dir(self)} {
+		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+			if b, err := os.ReadFile(filepath.Join(dir, composeFile)); err == nil && bytes.Contains(b, []byte("\nname: lockbench\n")) {
+				return dir
+			}
+		}
+	}
+	return ""
+}
+
 // Wanted describes a program that Find looks for.
 type Wanted struct {
 	Name, Debian, Homebrew string // as in [NotInstalledError]
@@ -132,4 +150,10 @@ func (w Wanted) Find() (string, error) {
 		}
 	}
 	return "", &NotInstalledError{Program: w.Name, Debian: w.Debian, Homebrew: w.Homebrew}
+}
+
+// Program returns the path of the program, or why it was not found.
+func (w Wanted) Program() Program {
+	path, err := w.Find()
+	return Program{Name: w.Name, Path: path, Err: err}
 }

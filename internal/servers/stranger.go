@@ -54,11 +54,8 @@ func (c Stranger) Kind(backend string) *Kind {
 }
 
 func (c Stranger) prepare(ctx context.Context, e *Environment) error {
-	a := &asked{open: c.Open}
-	e.Product = a
-	e.AtEnd(a.close)
 	if c.Line != "" {
-		s, err := Launch(ctx, c.recipe(ctx, e, a))
+		s, err := Launch(ctx, c.recipe(ctx, e))
 		if err == nil {
 			e.Servers = Nodes{s}
 		}
@@ -70,59 +67,52 @@ func (c Stranger) prepare(ctx context.Context, e *Environment) error {
 	}
 	e.AtEnd(scratch.Close)
 	e.Config = c.config(DirPlace, scratch.Dir())
-	if err := a.begin(ctx, e.Config); err != nil {
+	if err := c.open(ctx, e, e.Config); err != nil {
 		return err
 	}
-	return a.Check(ctx)
+	return e.Product.Check(ctx)
 }
 
 // strangersData is the name of the directory [DirPlace] in the server's directory.
 const strangersData = "data"
 
-func (c Stranger) recipe(ctx context.Context, e *Environment, a *asked) Recipe {
+func (c Stranger) recipe(ctx context.Context, e *Environment) Recipe {
 	return Recipe{
 		Product: e.kind.Name, Keeps: !c.Forgets, Data: []string{strangersData},
 		Prepare: func(dir string, port int, _ bool) ([]string, error) {
 			data := filepath.Join(dir, strangersData)
 			line := strings.NewReplacer(PortPlace, strconv.Itoa(port), DirPlace, data).Replace(c.Line)
 			argv := []string{"/bin/sh", "-c", `cd "$0" && ` + line, data}
-			if err := os.MkdirAll(data, 0o700); err != nil || a.check != nil {
+			if err := os.MkdirAll(data, 0o700); err != nil || e.Product != nil {
 				return argv, err
 			}
 			e.Config = c.config(DirPlace, data)
 			cfg := c.config(PortPlace, strconv.Itoa(port))
 			maps.Copy(cfg, e.Config)
-			return argv, a.begin(ctx, cfg)
+			return argv, c.open(ctx, e, cfg)
 		},
-		Ready: func(ctx context.Context, _ string) error { return a.Check(ctx) },
+		Ready: func(ctx context.Context, _ string) error { return e.Product.Check(ctx) },
 	}
 }
 
-// asked is the [Product] of a store that lockbench can ask only through its plugin.
-type asked struct {
-	open  func(context.Context, driver.Config) (func(context.Context) error, func() error, error)
-	check func(context.Context) error // nil until begin is called
-	end   func() error
-}
-
-// begin opens the plugin. A plugin opens without a server, so begin is called before the server
+// open opens the plugin. A plugin opens without a server, so open is called before the server
 // starts. The plugin stays open, so a later start of the server need not wait for the plugin.
-func (a *asked) begin(ctx context.Context, cfg driver.Config) (err error) {
-	a.check, a.end, err = a.open(ctx, cfg)
+func (c Stranger) open(ctx context.Context, e *Environment, cfg driver.Config) error {
+	check, end, err := c.Open(ctx, cfg)
+	if err == nil {
+		e.Product = asked(check)
+		e.AtEnd(end)
+	}
 	return err
 }
 
-func (a *asked) close() error {
-	if a.end == nil {
-		return nil
-	}
-	return a.end()
-}
+// asked is the [Product] of a store that lockbench can ask only through its plugin.
+type asked func(context.Context) error
 
-func (a *asked) Check(ctx context.Context) error { return a.check(ctx) }
+func (check asked) Check(ctx context.Context) error { return check(ctx) }
 
 // Left lists nothing, because only the plugin can read the store.
-func (a *asked) Left(context.Context, string) ([]string, error) { return nil, nil }
+func (asked) Left(context.Context, string) ([]string, error) { return nil, nil }
 
 // config returns the keys whose values contain the placeholder place, with the text what instead.
 func (c Stranger) config(place, what string) driver.Config {

@@ -10,24 +10,9 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-// statements returns a step that runs SQL statements. The step does not fail if a table is missing.
-func statements(all ...string) servers.Step {
-	return servers.On(func(ctx context.Context, s *store, _ int) error {
-		if err := s.exec(ctx, all...); err != nil && !numbered(err, unknownTable) {
-			return err
-		}
-		return nil
-	})
-}
-
-// holding returns a step that runs SQL statements and keeps their locks until the step [letGo].
-func holding(all ...string) servers.Step {
-	return servers.On(func(ctx context.Context, s *store, _ int) error { return s.hold(ctx, all...) })
-}
-
 // connectionLimit returns a step that limits the connections of all hosts together; 0 is no limit.
 func connectionLimit(most int) servers.Step {
-	return statements(fmt.Sprintf("ALTER USER %s WITH MAX_USER_CONNECTIONS %d", sqlUser, most))
+	return servers.Statements(fmt.Sprintf("ALTER USER %s WITH MAX_USER_CONNECTIONS %d", sqlUser, most))
 }
 
 // sqlChanges are new defaults for sessions that begin later. A session that sets such a setting
@@ -46,11 +31,11 @@ var sqlChanges = []struct{ setting, value string }{
 var operations = append(sqlSettingOperations(), []servers.Operation{
 	{
 		Name: "read-only", Does: "the server is read-only", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		Do: statements("SET GLOBAL read_only = ON"), Undo: setBack("read_only"),
+		Do: servers.Statements("SET GLOBAL read_only = ON"), Undo: setBack("read_only"),
 	},
 	{
 		Name: "max-connections", Does: "the server ends all connections and takes ten", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		Do: servers.InTurn(statements("SET GLOBAL max_connections = 10"), endSessions), Undo: setBack("max_connections"),
+		Do: servers.InTurn(servers.Statements("SET GLOBAL max_connections = 10"), endSessions), Undo: setBack("max_connections"),
 	},
 	{
 		Name: "user-connections", Does: "hosts may have one connection together", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
@@ -64,42 +49,42 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 	},
 	{
 		Name: "rotate", Does: "the password of the hosts is changed, first in their file", Lasts: servers.WhileWatched, Recovers: time.Second,
-		Do: sqlRotate(servers.OtherPassword), Undo: sqlRotate(servers.HostPassword),
+		Do: servers.Rotate(servers.OtherPassword, sqlPassword(servers.OtherPassword)), Undo: servers.Rotate(servers.HostPassword, sqlPassword(servers.HostPassword)),
 	},
 	{
 		Name: "read-lock", Does: "all tables are locked for a backup", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		Do: holding("FLUSH TABLES WITH READ LOCK"), Undo: servers.On(letGo),
+		Do: servers.Holding("FLUSH TABLES WITH READ LOCK"), Undo: servers.LetGo,
 	},
 	{
 		Name: "row-locks", Does: "a foreign transaction locks the rows of up to 40 locks", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
-		Do:   holding("START TRANSACTION", "SELECT name FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40 FOR UPDATE"),
-		Undo: servers.On(letGo),
+		Do:   servers.Holding("START TRANSACTION", "SELECT name FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40 FOR UPDATE"),
+		Undo: servers.LetGo,
 	},
 	{
 		Name: "foreign-rows", Does: "a foreign transaction locks rows of locks that no host uses", Lasts: servers.WhileWatched,
-		Do: lockForeignRows(), Undo: servers.On(letGo),
+		Do: lockForeignRows(), Undo: servers.LetGo,
 	},
 	{
 		Name: "gap-locks", Does: "a foreign transaction locks the gaps behind the rows of up to 40 locks, and no row", Lasts: servers.WhileWatched, StopsGrants: true, Recovers: time.Second,
-		Do: servers.On(lockGaps), Undo: servers.On(letGo),
+		Do: servers.On(lockGaps), Undo: servers.LetGo,
 	},
-	{Name: "optimize", Does: "the table of locks is optimized", Recovers: time.Second, Do: statements("OPTIMIZE TABLE " + sqlTable)},
+	{Name: "optimize", Does: "the table of locks is optimized", Recovers: time.Second, Do: servers.Statements("OPTIMIZE TABLE " + sqlTable)},
 	{
 		Name: "alter", Does: "the table of locks is given a comment, and is built anew", Recovers: time.Second,
-		Do: statements("ALTER TABLE "+sqlTable+" COMMENT = 'of locks'", "ALTER TABLE "+sqlTable+" FORCE"),
+		Do: servers.Statements("ALTER TABLE "+sqlTable+" COMMENT = 'of locks'", "ALTER TABLE "+sqlTable+" FORCE"),
 	},
 	{
 		Name: "delete", Does: "the row of a lock is deleted by hand", Makes: []claim.Condition{claim.EndedByHand},
-		Do: statements("DELETE FROM " + sqlTable + " WHERE owner <> '' ORDER BY RAND() LIMIT 1"),
+		Do: servers.Statements("DELETE FROM " + sqlTable + " WHERE owner <> '' ORDER BY RAND() LIMIT 1"),
 	},
 	{
 		Name: "restore", Does: "all rows of locks are saved, and restored later", Lasts: servers.WhileWatched, Makes: []claim.Condition{claim.OldData},
-		Do: statements("CREATE TABLE " + sqlSaved + " AS SELECT * FROM " + sqlTable),
+		Do: servers.Statements("CREATE TABLE " + sqlSaved + " AS SELECT * FROM " + sqlTable),
 		Undo: servers.InTurn(
-			holding("START TRANSACTION", "DELETE FROM "+sqlTable, "INSERT INTO "+sqlTable+" SELECT * FROM "+sqlSaved, "COMMIT"),
-			servers.On(letGo), statements("DROP TABLE IF EXISTS "+sqlSaved)),
+			servers.Holding("START TRANSACTION", "DELETE FROM "+sqlTable, "INSERT INTO "+sqlTable+" SELECT * FROM "+sqlSaved, "COMMIT"),
+			servers.LetGo, servers.Statements("DROP TABLE IF EXISTS "+sqlSaved)),
 	},
-	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: statements("TRUNCATE TABLE " + sqlTable)},
+	{Name: "truncate", Does: "all rows of locks are lost", Makes: []claim.Condition{claim.DataLost}, Do: servers.Statements("TRUNCATE TABLE " + sqlTable)},
 }...)
 
 func sqlSettingOperations() []servers.Operation {
@@ -107,7 +92,7 @@ func sqlSettingOperations() []servers.Operation {
 	for _, c := range sqlChanges {
 		all = append(all, servers.Operation{
 			Name: strings.ReplaceAll(c.setting, "_", "-"), Does: "sessions begin with " + c.setting + " = " + c.value + ", and there are none of before", Lasts: servers.WhileWatched,
-			Do:   servers.InTurn(statements("SET GLOBAL "+c.setting+" = "+c.value), endSessions),
+			Do:   servers.InTurn(servers.Statements("SET GLOBAL "+c.setting+" = "+c.value), endSessions),
 			Undo: servers.InTurn(setBack(c.setting), endSessions),
 		})
 	}
@@ -121,36 +106,27 @@ func setBack(name string) servers.Step {
 		if strings.Trim(value, "0123456789") != "" || value == "" {
 			value = "'" + value + "'"
 		}
-		return s.exec(ctx, "SET GLOBAL "+name+" = "+value)
+		return s.Exec(ctx, "SET GLOBAL "+name+" = "+value)
 	})
 }
 
 // sqlPassword returns a step that makes password the only password that hosts can log in with.
 func sqlPassword(password string) servers.Step {
-	return servers.InTurn(statements(fmt.Sprintf("ALTER USER %s IDENTIFIED BY '%s'", sqlUser, password)), endSessions)
-}
-
-func sqlRotate(to string) servers.Step {
-	return func(ctx context.Context, e *servers.Environment, n int) error {
-		if err := e.WritePassword(to); err != nil {
-			return err
-		}
-		return sqlPassword(to)(ctx, e, n)
-	}
+	return servers.InTurn(servers.Statements(fmt.Sprintf("ALTER USER %s IDENTIFIED BY '%s'", sqlUser, password)), endSessions)
 }
 
 // lockGaps locks the gaps between rows by SELECT FOR UPDATE of rows that do not exist. It sends one
 // query for each gap, because a query for several rows might lock all rows of a small table.
 func lockGaps(ctx context.Context, s *store, _ int) error {
-	names, err := s.texts(ctx, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
-	if err != nil && !numbered(err, unknownTable) {
+	names, err := servers.Texts(ctx, s.Admin, "SELECT CONCAT('0x', HEX(CONCAT(name, '!'))) FROM "+sqlTable+" ORDER BY expires_at DESC LIMIT 40")
+	if err != nil && !s.Absent(err) {
 		return err
 	}
 	all := []string{"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION"}
 	for _, name := range names {
 		all = append(all, "SELECT name FROM "+sqlTable+" WHERE name = "+name+" FOR UPDATE")
 	}
-	return s.hold(ctx, all...)
+	return s.Hold(ctx, all...)
 }
 
 // foreignRows is the number of rows that an operator locks. They are a large part of the table.
@@ -163,7 +139,7 @@ func lockForeignRows() servers.Step {
 		names, values = append(names, name), append(values, "("+name+", UTC_TIMESTAMP(6))")
 	}
 	return servers.InTurn(
-		statements("INSERT IGNORE INTO "+sqlTable+" (name, expires_at) VALUES "+strings.Join(values, ",")),
-		holding("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION",
+		servers.Statements("INSERT IGNORE INTO "+sqlTable+" (name, expires_at) VALUES "+strings.Join(values, ",")),
+		servers.Holding("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION",
 			"SELECT name FROM "+sqlTable+" WHERE name IN ("+strings.Join(names, ",")+") FOR UPDATE"))
 }

@@ -41,9 +41,6 @@ func sqlFailover(name, does string, by inject.Leading, makes ...claim.Condition)
 }
 
 func clockAhead(_ context.Context, e *servers.Environment, _ int) error {
-	if len(e.Clocks) < 2 {
-		return errors.New("the servers were started without clocks that can be moved")
-	}
 	return e.ShiftClock(1, ahead)
 }
 
@@ -59,14 +56,14 @@ func (s *store) startReplica(ctx context.Context, w servers.Requirements) error 
 	}
 	s.AtEnd(s.second.Close)
 	for _, db := range s.both() { // forget the statements that each server ran at its start
-		if err := execAll(ctx, db, "RESET MASTER"); err != nil {
+		if err := servers.Exec(ctx, db, "RESET MASTER"); err != nil {
 			return err
 		}
 	}
 	return s.follow(ctx, 1, "slave_pos")
 }
 
-func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.admin, s.second} }
+func (s *store) both() [2]*sql.DB { return [2]*sql.DB{s.Admin, s.second} }
 
 func (s *store) addrs() [2]string { return [2]string{s.Servers[0].Addr(), s.Replica.Addr()} }
 
@@ -78,7 +75,7 @@ func (s *store) follow(ctx context.Context, n int, from string) error {
 		return err
 	}
 	user, password, _ := strings.Cut(At("")[:strings.IndexByte(At(""), '@')], ":")
-	return execAll(ctx, s.both()[n], "SET GLOBAL read_only = ON",
+	return servers.Exec(ctx, s.both()[n], "SET GLOBAL read_only = ON",
 		fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='%s', MASTER_PASSWORD='%s', MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=%s",
 			host, port, user, password, from), "START SLAVE")
 }
@@ -89,7 +86,7 @@ func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 	from, to := s.both()[n], s.both()[1-n]
 	var at string
 	var behind int
-	if err := execAll(ctx, from, "SET GLOBAL read_only = ON"); err != nil {
+	if err := servers.Exec(ctx, from, "SET GLOBAL read_only = ON"); err != nil {
 		return err
 	}
 	if err := from.QueryRowContext(ctx, "SELECT @@gtid_binlog_pos").Scan(&at); err != nil {
@@ -101,7 +98,7 @@ func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 	if behind != 0 {
 		return fmt.Errorf("the replica has not received transaction %s after %v", at, servers.Timeout)
 	}
-	err := execAll(ctx, to, "STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = OFF")
+	err := servers.Exec(ctx, to, "STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = OFF")
 	return errors.Join(err, s.Lead(0, by, s.addrs()[1-n]), s.follow(ctx, n, "current_pos"))
 }
 

@@ -30,7 +30,7 @@ func TestFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	err = execAll(t.Context(), db, "CREATE TABLE things (name VARCHAR(20) PRIMARY KEY, writes BIGINT NOT NULL DEFAULT 0, lock_token BIGINT UNSIGNED NOT NULL DEFAULT 0)",
+	err = servers.Exec(t.Context(), db, "CREATE TABLE things (name VARCHAR(20) PRIMARY KEY, writes BIGINT NOT NULL DEFAULT 0, lock_token BIGINT UNSIGNED NOT NULL DEFAULT 0)",
 		"INSERT INTO things (name) VALUES ('a')")
 	if err != nil {
 		t.Fatal(err)

@@ -1,27 +1,27 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
 type store struct {
-	*servers.Environment
-	admin *sql.DB
+	*servers.SQL
 	// second has connections to the replica. It is nil if there is no replica.
 	second *sql.DB
 	// The map began has the values that the server's settings had when the store was made.
 	began map[string]string
-	// held is a connection on which an operation holds a lock or a transaction.
-	held *sql.Conn
 }
 
 func newStore(ctx context.Context, e *servers.Environment) (*store, error) {
@@ -29,24 +29,10 @@ func newStore(ctx context.Context, e *servers.Environment) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{Environment: e, admin: admin}
-	e.AtEnd(admin.Close)
-	e.AtEnd(func() error { return letGo(context.Background(), s, 0) })
+	absent := func(err error) bool { return numbered(err, unknownTable) }
+	s := &store{SQL: servers.NewSQL(servers.SQL{Environment: e, Admin: admin, Absent: absent, Ends: []string{"ROLLBACK", "UNLOCK TABLES"}})}
 	s.began, err = s.settings(ctx)
 	return s, err
-}
-
-func (s *store) exec(ctx context.Context, statements ...string) error {
-	return execAll(ctx, s.admin, statements...)
-}
-
-func execAll(ctx context.Context, on *sql.DB, statements ...string) error {
-	for _, statement := range statements {
-		if _, err := on.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
-		}
-	}
-	return nil
 }
 
 func (s *store) settings(ctx context.Context) (map[string]string, error) {
@@ -56,7 +42,7 @@ func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	}
 	all := map[string]string{}
 	for _, name := range names {
-		value, err := s.texts(ctx, "SELECT @@GLOBAL."+name)
+		value, err := servers.Texts(ctx, s.Admin, "SELECT @@GLOBAL."+name)
 		if err != nil {
 			return nil, err
 		}
@@ -67,13 +53,13 @@ func (s *store) settings(ctx context.Context) (map[string]string, error) {
 
 // endSessions ends all connections of hosts. A connection that is already gone is no error.
 var endSessions = servers.On(func(ctx context.Context, s *store, _ int) error {
-	ids, err := s.texts(ctx, "SELECT id FROM information_schema.processlist WHERE user = '"+servers.HostUser+"'")
+	ids, err := servers.Texts(ctx, s.Admin, "SELECT id FROM information_schema.processlist WHERE user = '"+servers.HostUser+"'")
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, id := range ids {
-		if err := s.exec(ctx, "KILL "+id); !numbered(err, unknownThread) {
+		if err := s.Exec(ctx, "KILL "+id); !numbered(err, unknownThread) {
 			errs = append(errs, err)
 		}
 	}
@@ -89,59 +75,6 @@ const (
 func numbered(err error, number uint16) bool {
 	var said *mysqldriver.MySQLError
 	return errors.As(err, &said) && said.Number == number
-}
-
-func (s *store) texts(ctx context.Context, query string) ([]string, error) {
-	return texts(ctx, s.admin, query)
-}
-
-func texts(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", query, err)
-	}
-	defer rows.Close()
-	var all []string
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return nil, err
-		}
-		all = append(all, text)
-	}
-	return all, rows.Err()
-}
-
-// hold runs SQL statements on a connection that stays open until [letGo].
-func (s *store) hold(ctx context.Context, statements ...string) error {
-	c, err := s.admin.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	s.held = c
-	for _, statement := range statements {
-		if _, err := c.ExecContext(ctx, statement); err != nil && !numbered(err, unknownTable) {
-			return fmt.Errorf("%s: %w", statement, err)
-		}
-	}
-	return nil
-}
-
-// letGo ends the lock or the transaction on the connection s.held, and closes the connection.
-func letGo(ctx context.Context, s *store, _ int) error {
-	if s.held == nil {
-		return nil
-	}
-	c := s.held
-	s.held = nil
-	_, err := c.ExecContext(ctx, "ROLLBACK")
-	if err == nil {
-		_, err = c.ExecContext(ctx, "UNLOCK TABLES")
-	}
-	if err != nil && s.Servers[0].Pid() == 0 {
-		err = nil // a crash has ended the connection
-	}
-	return errors.Join(err, c.Close())
 }
 
 func (s *store) Check(ctx context.Context) error {
@@ -162,7 +95,7 @@ func (s *store) Check(ctx context.Context) error {
 			return fmt.Errorf("%s is %q, not %q", name, now[name], was)
 		}
 	}
-	limits, err := s.texts(ctx, "SELECT max_user_connections FROM mysql.user WHERE User = '"+servers.HostUser+"'")
+	limits, err := servers.Texts(ctx, s.Admin, "SELECT max_user_connections FROM mysql.user WHERE User = '"+servers.HostUser+"'")
 	if err == nil && !slices.Equal(limits, []string{"0"}) {
 		err = fmt.Errorf("hosts may have %v connections", limits)
 	}
@@ -173,9 +106,9 @@ func (s *store) Check(ctx context.Context) error {
 }
 
 func (s *store) Left(ctx context.Context, prefix string) ([]string, error) {
-	rows, err := s.texts(ctx, "SELECT CONCAT('the row ', name, ', held by ''', owner, ''', waited for by ''', queue, '''') FROM "+sqlTable+
+	rows, err := servers.Texts(ctx, s.Admin, "SELECT CONCAT('the row ', name, ', held by ''', owner, ''', waited for by ''', queue, '''') FROM "+sqlTable+
 		" WHERE LEFT(name, "+fmt.Sprint(len(prefix))+") = '"+prefix+"' AND (owner <> '' AND expires_at > UTC_TIMESTAMP(6) OR queue <> '')")
-	if numbered(err, unknownTable) {
+	if s.Absent(err) {
 		return nil, nil
 	}
 	return rows, err
@@ -186,3 +119,57 @@ const (
 	sqlTable = "lockbench.lockbench_locks"
 	sqlSaved = "lockbench.saved_locks"
 )
+
+// sqlConns limits the connections of one pool. The limit is high, so that each caller of a
+// benchmark has a connection.
+const sqlConns = 300
+
+// Dial opens a pool of connections to the server that a backend's configuration names. The client
+// itself fills placeholders with values, so it needs no round trip to prepare a statement.
+func Dial(cfg driver.Config) (*sql.DB, error) {
+	c, err := mysqldriver.ParseDSN(cfg["address"])
+	if err != nil {
+		return nil, errors.New("mysql: the address is none that go-sql-driver/mysql reads")
+	}
+	c.User, c.Passwd = cmp.Or(cfg["username"], c.User), cmp.Or(cfg["password"], c.Passwd)
+	if cfg.Bool("tls_enabled") && c.TLSConfig == "" {
+		c.TLSConfig = "true"
+	}
+	c.InterpolateParams = true
+	c.Logger = &mysqldriver.NopLogger{} // the logged errors are also returned
+	connector, err := mysqldriver.NewConnector(c)
+	if err != nil {
+		return nil, errors.New("mysql: the address is none that go-sql-driver/mysql connects to")
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(sqlConns)
+	db.SetMaxIdleConns(sqlConns)
+	return db, nil
+}
+
+func count(cfg driver.Config) (*servers.Counter, error) {
+	db, err := Dial(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &servers.Counter{Own: 1, End: db.Close}
+	c.Nodes = append(c.Nodes, func(ctx context.Context) (servers.Served, error) {
+		var name string
+		var n float64
+		err := db.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n)
+		return servers.Served{Run: n, Sent: n - c.Own*c.Reads, Busy: math.NaN()}, err
+	})
+	return c, nil
+}
+
+func remove(ctx context.Context, cfg driver.Config, prefix string) error {
+	db, err := Dial(cfg)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	tables, err := servers.Texts(ctx, db, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND LEFT(table_name, ?) = ?", len(prefix), prefix)
+	return errors.Join(err, inject.Each(tables, func(table string) error {
+		return servers.Exec(ctx, db, "DROP TABLE IF EXISTS `"+table+"`")
+	}))
+}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
@@ -29,7 +30,7 @@ var Kind = &servers.Kind{
 	Address:  func(at []string) string { return At(at[0]) },
 	HostIn:   regexp.MustCompile(`^postgres(?:ql)?://(?:[^/@]*@)?([^/?,@]+)(?:[/?]|$)`),
 	Remove:   remove,
-	Program:  Program,
+	Program:  server.Program,
 }
 
 func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements) error {
@@ -46,20 +47,19 @@ func prepare(ctx context.Context, e *servers.Environment, w servers.Requirements
 			return err
 		}
 	}
-	server, err := Start(ctx, &Options{Wrap: wrap, SQL: plainUser})
+	one, err := Start(ctx, &Options{Wrap: wrap, SQL: plainUser})
 	if err != nil {
 		return err
 	}
-	e.Servers = servers.Nodes{server}
+	e.Servers = servers.Nodes{one}
 	if e.Login = "postgres://" + servers.HostUser; e.PasswordFile == "" {
 		e.Login += ":" + servers.HostPassword
 	}
-	s, err := newStore(ctx, e)
-	if err != nil {
-		return err
+	admin, err := open(driver.Config{"address": Address(one)})
+	if err == nil {
+		e.Product = &store{servers.NewSQL(servers.SQL{Environment: e, Admin: admin, Absent: absent, Ends: []string{"ROLLBACK"}})}
 	}
-	e.Product = s
-	return nil
+	return err
 }
 
 // letIn makes the account the owner of the files that wrap, an "env" command, has in variables. It

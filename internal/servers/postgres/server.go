@@ -1,17 +1,17 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -44,9 +44,7 @@ type Options struct {
 // if there is no server program. If this process runs as root, the server runs as
 // the user postgres, which the packages of PostgreSQL create.
 func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
+	opts = cmp.Or(opts, &Options{})
 	program, err := server.Find()
 	if err != nil {
 		return nil, err
@@ -61,10 +59,8 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 		Quit:    syscall.SIGQUIT, // without Quit, Close would send SIGKILL, which leaves shared memory
 		Prepare: func(dir string, port int, _ bool) ([]string, error) {
 			data := filepath.Join(dir, "data")
-			if _, err := os.Stat(data); err != nil {
-				if err := account.install(ctx, filepath.Dir(program), dir, data); err != nil {
-					return nil, err
-				}
+			if err := servers.Install(ctx, data, account.initdb(filepath.Dir(program))); err != nil {
+				return nil, err
 			}
 			argv := slices.Concat(opts.Wrap, account.as(), []string{
 				program, "-D", data, "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-c", "unix_socket_directories=",
@@ -78,20 +74,24 @@ func Start(ctx context.Context, opts *Options) (*servers.Server, error) {
 			}
 			return append(argv, opts.Args...), nil
 		},
-		Ready: func(ctx context.Context, addr string) error {
-			c, err := Dial(ctx, driver.Config{"address": At(addr)})
-			if err != nil {
-				return err
-			}
-			for _, statement := range opts.SQL {
-				if _, ran := c.Exec(ctx, statement); ran != nil {
-					err = errors.Join(err, fmt.Errorf("%s: %w", statement, ran))
-				}
-			}
-			return errors.Join(err, c.Close(ctx))
-		},
-		Data: []string{"data"},
+		Ready: serves(opts.SQL...),
+		Data:  []string{"data"},
 	})
+}
+
+// serves returns a function for [servers.Recipe].Ready, which also runs statements.
+func serves(statements ...string) func(ctx context.Context, addr string) error {
+	return func(ctx context.Context, addr string) error {
+		db, err := open(driver.Config{"address": At(addr)})
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		if err := db.PingContext(ctx); err != nil {
+			return err
+		}
+		return servers.Exec(ctx, db, statements...)
+	}
 }
 
 // Address returns the address of a server that [Start] has started, with its account and database.
@@ -114,12 +114,6 @@ func versions() []string {
 }
 
 var server = servers.Wanted{Name: "postgres", Debian: "postgresql", Homebrew: "postgresql", After: versions()}
-
-// Program returns the path of the program that [Start] runs, or why it was not found.
-func Program() servers.Program {
-	path, err := server.Find()
-	return servers.Program{Name: server.Name, Path: path, Err: err}
-}
 
 // account is the user that the server runs as. A nil *account means the user of this process.
 type account struct{ uid, gid int }
@@ -158,31 +152,15 @@ func (a *account) give(dir string, files ...string) error {
 	return os.Chmod(dir, 0o711)
 }
 
-// install makes the data directory at the path data. It fills a directory with another name and
-// renames it at the end, so that an interrupted installation does not look complete.
-func (a *account) install(ctx context.Context, bin, dir, data string) error {
-	fresh, secret, pidFile := data+".new", data+".password", data+".pid"
-	if err := os.RemoveAll(fresh); err != nil {
-		return err
+// initdb returns a function for [servers.Install], which makes the data directory. The command
+// needs an empty directory, and a file with the password of the first account.
+func (a *account) initdb(bin string) func(data string) ([]string, error) {
+	return func(data string) ([]string, error) {
+		secret := data + ".password"
+		err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(secret, []byte(password), 0o600), a.give(filepath.Dir(data), data, secret))
+		return append(a.as(), filepath.Join(bin, "initdb"), "-D", data, "-U", superuser, "-A", "scram-sha-256",
+			"--pwfile", secret, "-E", "UTF8", "--locale", "C", "--no-sync"), err
 	}
-	if err := os.Mkdir(fresh, 0o700); err != nil {
-		return err
-	}
-	if err := os.WriteFile(secret, []byte(password), 0o600); err != nil {
-		return err
-	}
-	defer os.Remove(secret)
-	if err := a.give(dir, fresh, secret); err != nil {
-		return err
-	}
-	argv := append(a.as(), filepath.Join(bin, "initdb"), "-D", fresh, "-U", superuser, "-A", "scram-sha-256",
-		"--pwfile", secret, "-E", "UTF8", "--locale", "C", "--no-sync")
-	cmd := servers.Command(ctx, dir, pidFile, argv)
-	defer os.Remove(pidFile)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, out)
-	}
-	return os.Rename(fresh, data)
 }
 
 // byTLS is the pg_hba.conf of a server with certificates.
@@ -230,11 +208,36 @@ func Certify(ctx context.Context, s *servers.Server, from string) error {
 	return err
 }
 
-func Dial(ctx context.Context, cfg driver.Config) (*pgx.Conn, error) {
-	c, err := pgx.ParseConfig(cfg["address"])
+var pgbouncer = servers.Wanted{Name: "pgbouncer", Debian: "pgbouncer", Homebrew: "pgbouncer", After: []string{"/usr/sbin"}}
+
+// StartPooler starts the connection pooler PgBouncer in transaction mode in front of the
+// server s. In this mode, a connection to s may serve another client after each transaction.
+// PgBouncer logs in to s with the account of [Start], whatever account a client uses.
+func StartPooler(ctx context.Context, s *servers.Server) (*servers.Server, error) {
+	program, err := pgbouncer.Find()
 	if err != nil {
-		return nil, errAddress
+		return nil, err
 	}
-	fill(c, cfg)
-	return pgx.ConnectConfig(ctx, c)
+	account, err := accountOf()
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(s.Addr())
+	if err != nil {
+		return nil, err
+	}
+	return servers.Launch(ctx, servers.Recipe{
+		Product: "pgbouncer",
+		Prepare: func(dir string, own int, _ bool) ([]string, error) {
+			file := filepath.Join(dir, "pgbouncer.ini")
+			text := fmt.Sprintf("[databases]\n%s = host=%s port=%s user=%s password=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
+				"unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 20\nmax_client_conn = 500\nserver_login_retry = 1\n",
+				database, host, port, superuser, password, own)
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				return nil, err
+			}
+			return slices.Concat(account.as(), []string{program, file}), account.give(dir, file)
+		},
+		Ready: serves(),
+	})
 }
