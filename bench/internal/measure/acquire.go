@@ -47,17 +47,12 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	until := from + int64(in.Measure)
 	load.Workers(in.Clients, func(i int) { cs[i].Cycle(bounded, from, until, 0, nil) })
 	cycles, _ := load.Collect(cs)
-	acquires, releases := measured(cycles, from)
-	cell := results.Cell{Latencies: map[string][]int64{}}
-	cell.Cycles, cell.Elapsed = doneIn(cycles, from, until, in.Clients)
-	rate := float64(cell.Cycles) / cell.Elapsed.Seconds()
 	renewals := renew(bounded, cs, in.Measure/renewShare)
 	passing.end()
-	cell.Values = map[string]float64{"cycles/s": rate}
-	passing.note(&cell, "acquire", acquires)
-	passing.note(&cell, "release", releases)
+	cell := passing.closedLoop(cycles, from, until, in.Clients)
 	passing.note(&cell, "renew", renewals)
-	longest(&cell, "acquire", "release", "renew")
+	longest(&cell, "renew")
+	released, rate := len(cell.Latencies["release"]), cell.Values["cycles/s"]
 	if in.Rate > 0 {
 		rate = in.Rate / openLoad
 	}
@@ -69,7 +64,7 @@ func runAcquire(ctx context.Context, in Input) (results.Cell, error) {
 	if ctx.Err() != nil {
 		return cell, ctx.Err()
 	}
-	if len(releases) == 0 || len(renewals) == 0 {
+	if released == 0 || len(renewals) == 0 {
 		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, total, orStalled(first))
 	}
 	return cell, nil
@@ -99,6 +94,18 @@ func renew(ctx context.Context, cs []*load.Caller, d time.Duration) []span {
 		c.Release(context.WithoutCancel(ctx), lease)
 	})
 	return slices.Concat(renewals...)
+}
+
+// closedLoop returns the figures of cycles that callers began one after the other.
+func (t *trips) closedLoop(attempts []results.Attempt, from, until int64, callers int) results.Cell {
+	cell := results.Cell{Attempts: attempts, Latencies: map[string][]int64{}, Values: map[string]float64{}}
+	acquires, releases := measured(attempts, from)
+	t.note(&cell, "acquire", acquires)
+	t.note(&cell, "release", releases)
+	longest(&cell, "acquire", "release")
+	cell.Cycles, cell.Elapsed = doneIn(attempts, from, until, callers)
+	cell.Values["cycles/s"] = float64(cell.Cycles) / cell.Elapsed.Seconds()
+	return cell
 }
 
 // measured returns the acquires and releases of the cycles that began at the time from or later.

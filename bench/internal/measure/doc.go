@@ -2,9 +2,9 @@
 //
 // # Where is what
 //
-//   - measure.go defines scenarios and their input, and starts host processes.
+//   - measure.go defines scenarios and their input, starts host processes, and counts the round
+//     trips that an operation waits for.
 //   - acquire.go, throughput.go, contend.go, footprint.go and ttl.go define one scenario each.
-//   - trips.go counts the round trips that an operation waits for.
-//   - takeover.go makes leaders fail, election.go runs the candidates, and
-//     takeoverfigures.go computes the figures of takeovers.
+//   - takeover.go makes leaders fail. election.go runs the candidates, and computes the figures of
+//     takeovers.
 package measure

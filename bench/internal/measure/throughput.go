@@ -72,21 +72,14 @@ func runThroughput(ctx context.Context, in Input) (cell results.Cell, err error)
 	if err != nil {
 		return cell, err
 	}
-	cell.Attempts = attempts
-	acquires, releases := measured(attempts, from)
-	cell.Latencies = map[string][]int64{}
 	passing := &trips{} // without relays, because they cannot tell apart the data of several callers
-	passing.note(&cell, "acquire", acquires)
-	passing.note(&cell, "release", releases)
-	cell.Cycles, cell.Elapsed = doneIn(attempts, from, until, contenders(in))
+	cell = passing.closedLoop(attempts, from, until, contenders(in))
 	if ctx.Err() != nil {
 		return cell, ctx.Err()
 	}
-	if cell.Cycles == 0 || len(releases) == 0 {
+	if cell.Cycles == 0 || len(cell.Latencies["release"]) == 0 {
 		return cell, fmt.Errorf("%w within %v: %w", ErrNothingDone, in.WarmUp+in.Measure, orStalled(first))
 	}
-	cell.Values = map[string]float64{"cycles/s": float64(cell.Cycles) / cell.Elapsed.Seconds()}
-	longest(&cell, "acquire", "release")
 	return cell, nil
 }
 
