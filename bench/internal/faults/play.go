@@ -127,8 +127,7 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	}
 	watch := watchTriggers(w)
 	defer watch.close()
-	heartbeat := beginHeartbeat(w)
-	defer heartbeat.Stop()
+	defer observe(w, h)()
 	if err := p.begin(ctx, w, h); err != nil {
 		return nil, err
 	}
@@ -139,7 +138,6 @@ func (p *player) play(ctx context.Context, s Schedule) (h *History, err error) {
 	if err := p.teardown(ctx, w, h); err != nil {
 		return nil, err
 	}
-	heartbeat.end(h)
 	return h, errors.Join(err, ctx.Err())
 }
 
@@ -266,20 +264,16 @@ func (p *player) end() {
 
 // shutAll closes hosts, and returns a line about each host that had to be killed.
 func shutAll(hosts []*Host) []string {
-	stuck := make([]error, len(hosts))
+	left := make([]string, len(hosts))
 	_ = inject.AtOnce(len(hosts), func(i int) error {
-		if hosts[i] != nil && hosts[i].Process != nil {
-			stuck[i] = shut(hosts[i].Process)
+		if h := hosts[i]; h != nil && h.Process != nil {
+			if err := shut(h.Process); err != nil {
+				left[i] = fmt.Sprintf("host %s: %v", h.Name(), err)
+			}
 		}
 		return nil
 	})
-	var left []string
-	for i, err := range stuck {
-		if err != nil {
-			left = append(left, fmt.Sprintf("host %s: %v", hosts[i].Name(), err))
-		}
-	}
-	return left
+	return slices.DeleteFunc(left, func(s string) bool { return s == "" })
 }
 
 // shut makes a host close its client and end. If the host does not end within exitTimeout, shut
@@ -369,44 +363,31 @@ func (h *History) workload(i int) host.Workload {
 // countEvery is the number of heartbeats between two counts of the machine's runnable threads.
 const countEvery = 20
 
-// heartbeat records when the process of the search did not run during a schedule, and how busy the
-// machine was.
-type heartbeat struct {
-	*proc.Heartbeat
-	beats, looks, runQueues int
-	servers                 proc.Waits
-}
-
-func beginHeartbeat(w *System) *heartbeat {
-	b := &heartbeat{}
-	b.Heartbeat = proc.StartHeartbeat(func(*proc.Stall) {
-		if b.beats%countEvery == 0 {
-			b.looks++
-			b.runQueues += runnable()
-			b.servers.Look(pids(w.Servers)...)
+// observe records in h when the process of the search did not run, and how busy the machine was,
+// until the caller calls the end function.
+func observe(w *System, h *History) (end func()) {
+	beats, looks, runQueues := 0, 0, 0
+	var servers proc.Waits
+	beat := proc.StartHeartbeat(func(*proc.Stall) {
+		if beats++; beats%countEvery != 1 {
+			return
 		}
-		b.beats++
+		looks++
+		runQueues += runnable()
+		var pids []int
+		for _, s := range w.Servers {
+			pids = append(pids, s.Pid())
+		}
+		servers.Look(pids...)
 	})
-	return b
-}
-
-func pids(servers servers.Nodes) []int {
-	ids := make([]int, len(servers))
-	for i, s := range servers {
-		ids[i] = s.Pid()
+	return func() {
+		clock := proc.MachineClock()
+		for _, s := range beat.Stop() {
+			h.Gaps = append(h.Gaps, check.Span{clock.Of(s.From), clock.Of(s.To)})
+		}
+		h.RunQueue = float64(runQueues) / float64(max(1, looks)) / float64(runtime.NumCPU())
+		h.Waited = servers.Longest(time.Time{})
 	}
-	return ids
-}
-
-// end stops the heartbeat and puts its results into h.
-func (b *heartbeat) end(h *History) {
-	clock := proc.MachineClock()
-	h.Gaps = nil
-	for _, s := range b.Stop() {
-		h.Gaps = append(h.Gaps, check.Span{clock.Of(s.From), clock.Of(s.To)})
-	}
-	h.RunQueue = float64(b.runQueues) / float64(max(1, b.looks)) / float64(runtime.NumCPU())
-	h.Waited = b.servers.Longest(time.Time{})
 }
 
 // runnable returns the number of runnable threads on the machine, or 0 if it is unknown.

@@ -115,12 +115,11 @@ func (w *watcher) match(host int, way inject.Direction) []*awaited {
 // await waits for the trigger m, and reports whether m came within triggerTimeout (servedTimeout
 // for TriggerServed). The caller must call the function happened after the event.
 func (w *watcher) await(ctx context.Context, host int, m Trigger) (met bool, happened func()) {
-	longer := ctx
+	if m == TriggerServed {
+		return w.served(ctx, host), func() {}
+	}
 	ctx, cancel := context.WithTimeout(ctx, triggerTimeout)
 	defer cancel()
-	if m == TriggerServed {
-		return w.served(longer, host), func() {}
-	}
 	if m == TriggerRestarted {
 		return w.awaitRestart(ctx, host), func() {}
 	}

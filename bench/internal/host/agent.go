@@ -139,9 +139,6 @@ func (a *agent) sendPlugin() {
 	a.mu.Lock()
 	b := a.backend
 	a.mu.Unlock()
-	if b == nil {
-		return
-	}
 	if pid, ok := plugin.ProcessOf(b); ok && int(a.plugin.Swap(int64(pid))) != pid {
 		a.send(note{Plugin: pid})
 	}
