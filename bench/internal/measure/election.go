@@ -264,11 +264,11 @@ func (s *election) took(what string, ns int64) {
 
 // roundTrip measures the time of one request to the store, or returns 0 if it cannot measure it.
 func roundTrip(in Input) time.Duration {
-	client := in.client()
-	if client == nil || len(in.Names) == 0 {
-		return 0
+	l, ok := in.Locker.(interface{ Client() *core.Client })
+	if !ok || len(in.Names) == 0 {
+		return 0 // the locker is of another library
 	}
-	e, err := client.Elector(in.Names[0], &core.ElectorOptions{TTL: in.TTL})
+	e, err := l.Client().Elector(in.Names[0], &core.ElectorOptions{TTL: in.TTL})
 	if err != nil {
 		return 0
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/lockbench/lockbench/bench/internal/host"
 	"github.com/lockbench/lockbench/bench/internal/load"
 	"github.com/lockbench/lockbench/bench/internal/results"
-	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/servers"
@@ -107,14 +106,6 @@ type Input struct {
 	// WarmUp is the time before the measured time, whose length is Measure. Operations during WarmUp
 	// are checked for violations, but not measured.
 	WarmUp, Measure time.Duration
-}
-
-// client returns the core client of the locker, or nil if the locker is of another library.
-func (in Input) client() *core.Client {
-	if l, ok := in.Locker.(interface{ Client() *core.Client }); ok {
-		return l.Client()
-	}
-	return nil
 }
 
 // ErrNothingDone means that no operation of a measurement succeeded. An error that wraps it also

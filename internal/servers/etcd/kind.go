@@ -2,6 +2,7 @@
 package etcd
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -184,24 +185,28 @@ func loopback(scheme string, port int) string {
 func (m *member) ready(ctx context.Context, _ string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, loopback("http", m.metrics())+"/health", nil)
+	_, err := get(ctx, loopback("http", m.metrics())+"/health")
+	return err
+}
+
+// each has a connection for each request, so that none stays open.
+var each = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+func get(ctx context.Context, url string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
-	req.Close = true // close the connection after the reply
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := each.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-	if err != nil {
-		return err
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it says %s", bytes.TrimSpace(body))
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("its health is %s", strings.TrimSpace(string(body)))
-	}
-	return nil
+	return string(body), err
 }
 
 // Program returns the path of the program that [Start] runs, or why it was not found.

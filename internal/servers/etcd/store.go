@@ -1,17 +1,13 @@
 package etcd
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -111,17 +107,14 @@ func (s *store) Left(ctx context.Context, prefix string) (left []string, err err
 	return left, err
 }
 
-const metricsTimeout = 5 * time.Second
-
 func count(cfg driver.Config) (*servers.Counter, error) {
-	client := &http.Client{Timeout: metricsTimeout, Transport: &http.Transport{}}
-	c := &servers.Counter{End: func() error { client.CloseIdleConnections(); return nil }} // reading metrics adds no gRPC message
+	c := &servers.Counter{End: func() error { return nil }} // reading metrics adds no gRPC message
 	for _, addr := range cfg.List("address") {
 		if !strings.Contains(addr, "://") {
 			addr = "http://" + addr
 		}
 		c.Nodes = append(c.Nodes, func(ctx context.Context) (servers.Served, error) {
-			n, err := received(ctx, client, addr+"/metrics")
+			n, err := received(ctx, addr+"/metrics")
 			return servers.Served{Run: n, Sent: n, Busy: math.NaN()}, err
 		})
 	}
@@ -129,24 +122,16 @@ func count(cfg driver.Config) (*servers.Counter, error) {
 }
 
 // received returns the number of gRPC messages that a member has received for all gRPC methods.
-func received(ctx context.Context, client *http.Client, url string) (sum float64, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	for lines := bufio.NewScanner(io.LimitReader(resp.Body, 16<<20)); lines.Scan(); {
-		if rest, ok := strings.CutPrefix(lines.Text(), "grpc_server_msg_received_total{"); ok {
-			n, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
-			if err != nil {
-				return 0, fmt.Errorf("etcd: %s: %w", url, err)
-			}
-			sum += n
+func received(ctx context.Context, url string) (sum float64, err error) {
+	metrics, err := get(ctx, url)
+	for line := range strings.Lines(metrics) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "grpc_server_msg_received_total{"); ok {
+			n, wrong := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+			sum, err = sum+n, errors.Join(err, wrong)
 		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("etcd: %s: %w", url, err)
 	}
 	return sum, nil
 }
