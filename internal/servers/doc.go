@@ -14,7 +14,7 @@
 //   - stranger.go: starts, by a command, the server of a store that lockbench does not know
 //   - environment.go: has the servers of a backend, and the proxies by which hosts reach them
 //   - sql.go: has what operations on all SQL servers have in common
-//   - server.go: runs a local server; process.go: runs its process; programs.go: finds its program
+//   - server.go: runs a local server; process.go: runs its process
+//   - programs.go: finds a server's program, and skips or fails a test if there is none
 //   - compose.go: starts servers in containers
-//   - missing.go: skips or fails a test whose server is missing
 package servers
