@@ -368,23 +368,32 @@ const countEvery = 20
 func observe(w *System, h *History) (end func()) {
 	beats, looks, runQueues := 0, 0, 0
 	var servers proc.Waits
+	var looking sync.Mutex
 	beat := proc.StartHeartbeat(func(*proc.Stall) {
 		if beats++; beats%countEvery != 1 {
 			return
 		}
 		looks++
 		runQueues += runnable()
-		var pids []int
-		for _, s := range w.Servers {
-			pids = append(pids, s.Pid())
+		if !looking.TryLock() {
+			return
 		}
-		servers.Look(pids...)
+		go func() { // because Pid waits while a server starts, and that is no stall
+			defer looking.Unlock()
+			var pids []int
+			for _, s := range w.Servers {
+				pids = append(pids, s.Pid())
+			}
+			servers.Look(pids...)
+		}()
 	})
 	return func() {
 		clock := proc.MachineClock()
 		for _, s := range beat.Stop() {
 			h.Gaps = append(h.Gaps, check.Span{clock.Of(s.From), clock.Of(s.To)})
 		}
+		looking.Lock() // the last look has ended
+		defer looking.Unlock()
 		h.RunQueue = float64(runQueues) / float64(max(1, looks)) / float64(runtime.NumCPU())
 		h.Waited = servers.Longest(time.Time{})
 	}
