@@ -174,13 +174,7 @@ func promised(row Row, all []Row) string {
 // runs of each backend, the U test (Mann and Whitney) has no p-value below 0.1.
 const fewestRuns = 4
 
-func (r Report) runs() int {
-	n := 0
-	for _, t := range r.Tables {
-		n = max(n, t.runs())
-	}
-	return n
-}
+func (r Report) runs() int { return most(slices.Values(r.Tables), Table.runs) }
 
 func (r Report) choiceNote() string {
 	var parts []string
@@ -232,11 +226,11 @@ func (r Report) highlights() []highlight {
 	var out []highlight
 	add := func(title, need, unit string, more bool, t Table) {
 		if slices.ContainsFunc(t.Rows, func(row Row) bool { return row.Figures[unit].N > 0 }) {
-			load := ", " + t.load()
+			load := t.load()
 			if t.Scenario == takeoverScenario {
 				load = "" // the modes describe the load well enough
 			}
-			out = append(out, highlight{title + load, need + load, unit, more, t})
+			out = append(out, highlight{joined(title, load), joined(need, load), unit, more, t})
 		}
 	}
 	if ts := near(r.of(acquireScenario)); len(ts) > 0 {
@@ -256,16 +250,15 @@ func (r Report) highlights() []highlight {
 		ts = filter(ts, func(t Table) bool { return t.Hosts == first.Hosts && t.facet() == first.facet() })
 		add("cycles/s", "throughput", "cycles/s", true, ts[len(ts)-1])
 	}
-	if t, ok := mostHosts(near(r.of(contendScenario))); ok {
+	// Of the tables with the most hosts, choose the first, which has the fewest callers in each host,
+	// because callers of one host often pass a lock to each other.
+	if ts := filter(near(r.of(contendScenario)), func(t Table) bool { return t.Hosts > 0 }); len(ts) > 0 {
+		t := slices.MaxFunc(ts, func(a, b Table) int { return cmp.Compare(a.Hosts, b.Hosts) })
 		add("hand-over p50", "hand-over of one lock that all want", "p50-ns/handoff", false, t)
 		add("longest wait", "longest wait for it (median of runs)", "max-ns/wait", false, t)
 	}
 	for _, t := range near(r.of(takeoverScenario)) {
-		mode := ""
-		if t.Mode != "" {
-			mode = ", " + t.Mode
-		}
-		add("takeover p50"+mode, "failover time"+mode, "p50-ns/takeover", false, t)
+		add(joined("takeover p50", t.Mode), joined("failover time", t.Mode), "p50-ns/takeover", false, t)
 	}
 	return out
 }
@@ -275,17 +268,6 @@ func near(ts []Table) []Table {
 	return filter(ts, func(t Table) bool {
 		return !slices.ContainsFunc(ts, func(other Table) bool { return other.RTT < t.RTT })
 	})
-}
-
-// mostHosts returns the table with the most hosts. Of several such tables, it returns the one with
-// the fewest callers in each host, because callers of one host often pass a lock to each other.
-func mostHosts(ts []Table) (most Table, ok bool) {
-	for _, t := range ts {
-		if t.Hosts > most.Hosts {
-			most, ok = t, true
-		}
-	}
-	return most, ok
 }
 
 func (r Report) summary() grid {

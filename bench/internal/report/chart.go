@@ -60,15 +60,15 @@ type line struct {
 	Points [][]float64 `json:"points"` // x, y, and the interval of y if there is one
 }
 
-type style struct{ family, dash int }
-
-// styles gives each backend a family number. A baseline gets the family of the backend that has the
-// same reference. All baselines without such a backend share an additional family.
-func styles(m results.Manifest) map[string]style {
-	out, byReference := map[string]style{}, map[string]int{}
+// lines returns a line without points for each subject. Each backend has a family number. A baseline
+// gets the family of the backend that has the same reference. All baselines without such a backend
+// share an additional family. Because twenty lines are unreadable, the page at first hides each
+// baseline that no backend is compared with.
+func lines(m results.Manifest) map[string]line {
+	out, byReference := map[string]line{}, map[string]int{}
 	plugins := filter(m.Subjects, func(s results.Subject) bool { return s.Kind == results.KindPlugin })
 	for family, s := range plugins {
-		out[s.Name] = style{family: family}
+		out[s.Name] = line{Name: name(s), Family: family, Shown: true}
 		if s.Reference != "" {
 			byReference[s.Reference] = family
 		}
@@ -83,19 +83,16 @@ func styles(m results.Manifest) map[string]style {
 			family = len(plugins)
 		}
 		dashes[family]++
-		out[s.Name] = style{family, dashes[family]}
+		shown := s.Kind != results.KindBaseline || s.Reference == s.Name
+		out[s.Name] = line{Name: name(s), Family: family, Dash: dashes[family], Shown: shown}
 	}
 	return out
 }
 
-// line makes the line of subject s. Because twenty lines are unreadable, the page at first hides
-// each baseline that no backend is compared with.
 func (r Report) line(s results.Subject, points [][]float64) line {
-	st := styles(r.Manifest)[s.Name]
-	return line{
-		Name: name(s), Family: st.family, Dash: st.dash, Points: points,
-		Shown: s.Kind != results.KindBaseline || s.Reference == s.Name,
-	}
+	l := lines(r.Manifest)[s.Name]
+	l.Points = points
+	return l
 }
 
 func (r Report) charts(scenario string) []chart {
@@ -126,11 +123,7 @@ func (r Report) loadChart(scenario string) chart {
 }
 
 func (t Table) facet() string {
-	var parts []string
-	if t.Mode != "" {
-		parts = append(parts, t.Mode)
-	}
-	return strings.Join(append(parts, t.held()...), ", ")
+	return joined(t.Mode, t.held())
 }
 
 // lineFacet returns the name of table t's curve in a load chart. Tables with the same facet (mode,
@@ -140,23 +133,17 @@ func (t Table) lineFacet(ts []Table) string {
 	several := slices.ContainsFunc(ts, func(o Table) bool {
 		return o.Hosts == t.Hosts && o.Clients != t.Clients && o.facet() == t.facet()
 	})
-	switch {
-	case t.Hosts == 0 || !several:
+	if t.Hosts == 0 || !several {
 		return t.facet()
-	case t.facet() == "":
-		return plural(t.Hosts, "host")
 	}
-	return plural(t.Hosts, "host") + ", " + t.facet()
+	return joined(plural(t.Hosts, "host"), t.facet())
 }
 
 // curve returns the view of one unit. It is empty if each subject has only one number of callers.
 func (r Report) curve(unit, facet string, ts []Table) view {
-	v := view{Label: spelled(unit), Y: axisCount, YTitle: spelled(unit)}
+	v := view{Label: joined(spelled(unit), facet), Y: axisCount, YTitle: spelled(unit)}
 	if strings.Contains(unit, "-ns/") {
 		v.Y = axisTime
-	}
-	if facet != "" {
-		v.Label += ", " + facet
 	}
 	several := false
 	for _, s := range r.Manifest.Subjects {
@@ -226,33 +213,22 @@ func (r Report) distributions(scenario string) []chart {
 		Note: fmt.Sprintf("All runs together. A percentile is drawn where at least %d samples lie beyond it. Baselines other than the references can be switched on.", beyond),
 	}
 	for _, key := range r.cellsOf(scenario) {
-		if all := r.samplesOf(key); key.Op == takeoverOp {
-			takeovers.Views = append(takeovers.Views, r.takeoverView(key, all))
-		} else {
-			latencies.Views = append(latencies.Views, r.latencyView(key, all))
+		all, table := r.samplesOf(key), grid{Title: label(key)}
+		to, v := &latencies, view{Label: label(key), Y: axisTime, YTitle: key.Op}
+		points := percentiles
+		if key.Op == takeoverOp {
+			to, v = &takeovers, view{Label: label(key), Y: axisShare, YTitle: "share of takeovers", Band: r.ttlBand(key.Mode)}
+			points, table.Note = steps, r.bandNote(key.Mode)
 		}
+		for _, s := range all {
+			l := r.line(s.Subject, points(s.Histogram))
+			l.Shown = l.Shown || key.Op == takeoverOp
+			v.Lines = append(v.Lines, l)
+		}
+		v.Table = tabulate(table, samplesColumns, all)
+		to.Views = append(to.Views, v)
 	}
 	return []chart{takeovers, latencies}
-}
-
-func (r Report) latencyView(key results.HistogramKey, all []samples) view {
-	v := view{Label: label(key), Y: axisTime, YTitle: key.Op}
-	for _, s := range all {
-		v.Lines = append(v.Lines, r.line(s.Subject, percentiles(s.Histogram)))
-	}
-	v.Table = tabulate(grid{Title: label(key)}, samplesColumns, all)
-	return v
-}
-
-func (r Report) takeoverView(key results.HistogramKey, all []samples) view {
-	v := view{Label: label(key), Y: axisShare, YTitle: "share of takeovers", Band: r.ttlBand(key.Mode)}
-	for _, s := range all {
-		l := r.line(s.Subject, steps(s.Histogram))
-		l.Shown = true
-		v.Lines = append(v.Lines, l)
-	}
-	v.Table = tabulate(grid{Title: label(key), Note: r.bandNote(key.Mode)}, samplesColumns, all)
-	return v
 }
 
 func percentiles(h *hdrhistogram.Histogram) [][]float64 {
@@ -311,24 +287,14 @@ func (r Report) cellsOf(scenario string) []results.HistogramKey {
 		}
 	}
 	return slices.SortedFunc(maps.Keys(seen), func(a, b results.HistogramKey) int {
-		return cmp.Or(cmp.Compare(opRank(a.Op), opRank(b.Op)), cmp.Compare(a.Op, b.Op), byLoad(a.CellName, b.CellName))
+		return cmp.Or(cmp.Compare(rank(firstOps, a.Op), rank(firstOps, b.Op)), cmp.Compare(a.Op, b.Op), byLoad(a.CellName, b.CellName))
 	})
 }
 
-func opRank(op string) int {
-	ranks := []string{"acquire", "handoff", "takeover"}
-	if i := slices.Index(ranks, op); i >= 0 {
-		return i
-	}
-	return len(ranks)
-}
+var firstOps = []string{"acquire", "handoff", takeoverOp}
 
 func label(key results.HistogramKey) string {
-	out := key.Op
-	if key.Mode != "" {
-		out += ", " + key.Mode
-	}
-	return out + ", " + Table{CellName: key.CellName}.load()
+	return joined(key.Op, key.Mode, Table{CellName: key.CellName}.load())
 }
 
 const takeoverOp = "takeover"

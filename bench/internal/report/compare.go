@@ -21,8 +21,7 @@ func (p *printer) comparison(c results.Comparison) {
 	}
 	for _, g := range groups(filter(c.Rows, shown), titleOf) {
 		p.heading(g.key)
-		t := tabulate(grid{}, differenceColumns, g.all)
-		p.part(t, t.rule())
+		p.part(tabulate(grid{}, differenceColumns, g.all))
 	}
 	if c.Old != "" {
 		p.WriteByte('\n')

@@ -124,21 +124,16 @@ type scale struct {
 func scaleOf(h highlight, rows []Row) scale {
 	s := scale{math.Inf(1), math.Inf(-1), h.more, h.unit}
 	for _, row := range rows {
-		for _, v := range extremes(row.Figures[h.unit]) {
-			s.lo, s.hi = min(s.lo, math.Log10(v)), max(s.hi, math.Log10(v))
+		e := row.Figures[h.unit]
+		if !e.Bounded() || e.Lo <= 0 {
+			e.Lo, e.Hi = e.Center, e.Center
 		}
+		s.lo, s.hi = min(s.lo, math.Log10(e.Lo)), max(s.hi, math.Log10(e.Hi))
 	}
 	if missing := 0.5 - (s.hi - s.lo); missing > 0 {
 		s.lo, s.hi = s.lo-missing/2, s.hi+missing/2
 	}
 	return s
-}
-
-func extremes(e results.Estimate) []float64 {
-	if e.Bounded() && e.Lo > 0 {
-		return []float64{e.Lo, e.Hi}
-	}
-	return []float64{e.Center}
 }
 
 // margin is the empty space on each side of the lanes, in percent of the width.

@@ -21,10 +21,8 @@ func (r Report) where() string {
 		parts = append(parts, "servers' data on "+files)
 	}
 	parts = append(parts, r.servers()...)
-	return fmt.Sprintf("measured %s, seed %d, TTL %d ms", strings.Join(filter(parts, said), ", "), m.Plan.Seed, m.Plan.TTLms)
+	return fmt.Sprintf("measured %s, seed %d, TTL %d ms", joined(parts...), m.Plan.Seed, m.Plan.TTLms)
 }
-
-func said(text string) bool { return text != "" }
 
 // servers lists the products and versions of the measured servers, without repetitions.
 func (r Report) servers() []string {
@@ -55,7 +53,7 @@ func (r Report) environment() grid {
 	}
 	for _, s := range m.Subjects {
 		if s.Kind != results.KindFloor {
-			add(name(s), strings.Join(filter([]string{s.Version, s.Server, s.Durability}, said), ", "))
+			add(name(s), joined(s.Version, s.Server, s.Durability))
 		}
 	}
 	add("TTL", (time.Duration(m.Plan.TTLms) * time.Millisecond).String())

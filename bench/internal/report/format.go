@@ -16,10 +16,7 @@ const unsupported = "~"
 
 // times writes a ratio such as "2.31x ±4%".
 func times(r results.Ratio) string {
-	switch {
-	case r.N == 0:
-		return ""
-	case !r.Supported:
+	if !r.Supported {
 		return unsupported
 	}
 	return significant(r.Center, 3) + "x" + spread(r.Estimate)
@@ -86,6 +83,11 @@ func grouped(v float64) string {
 
 // listed joins names to a text such as "one, two and three".
 func listed(names []string) string { return series(names, " and ") }
+
+// joined joins the texts that are not empty, with commas.
+func joined(texts ...string) string { return strings.Join(filter(texts, said), ", ") }
+
+func said(text string) bool { return text != "" }
 
 func series(names []string, last string) string {
 	if n := len(names); n > 1 {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -230,19 +231,16 @@ func tail(unit string) bool { return strings.HasPrefix(unit, "p99") }
 
 // runs returns the number of runs that measured this row.
 func (r Row) runs() int {
-	n := 0
-	for _, e := range r.Figures {
-		n = max(n, e.N)
-	}
-	return n
+	return most(maps.Values(r.Figures), func(e results.Estimate) int { return e.N })
 }
 
 // runs returns the largest number of runs that measured one row of this table. If a run was
 // interrupted, this number can differ between tables.
-func (t Table) runs() int {
-	n := 0
-	for _, row := range t.Rows {
-		n = max(n, row.runs())
+func (t Table) runs() int { return most(slices.Values(t.Rows), Row.runs) }
+
+func most[T any](items iter.Seq[T], number func(T) int) (n int) {
+	for item := range items {
+		n = max(n, number(item))
 	}
 	return n
 }
@@ -262,21 +260,19 @@ func ratio(r *results.Ratio) cell {
 }
 
 func (r Report) grid(t Table) grid {
-	g := grid{Title: r.title(t)}
+	var notes []string
 	cols := columns(t)
 	if slices.ContainsFunc(cols, func(c column[Row]) bool { return strings.HasSuffix(c.Title, " / "+severalReferences) }) {
-		g.Note = referenceNote(t)
+		notes = append(notes, referenceNote(t))
 	}
 	if t.Scenario == takeoverScenario {
-		g.Note = strings.TrimPrefix(g.Note+". "+r.bandNote(t.Mode), ". ")
+		notes = append(notes, r.bandNote(t.Mode))
 	}
-	if note := t.blankNote(); note != "" {
-		g.Note = strings.TrimPrefix(g.Note+". "+note, ". ")
-	}
+	notes = append(notes, t.blankNote())
 	if t.insideHost() {
-		g.Note = strings.TrimPrefix(g.Note+". A plugin's host hands a lock on inside itself without asking the store: this decides between no backends.", ". ")
+		notes = append(notes, "A plugin's host hands a lock on inside itself without asking the store: this decides between no backends.")
 	}
-	return tabulate(g, cols, t.Rows)
+	return tabulate(grid{Title: title(t), Note: strings.Join(filter(notes, said), ". ")}, cols, t.Rows)
 }
 
 func (r Report) grids(ts []Table) []grid {
@@ -293,12 +289,8 @@ func (r Report) grids(ts []Table) []grid {
 	return out
 }
 
-func (r Report) title(t Table) string {
-	what := []string{t.Scenario}
-	if t.Mode != "" {
-		what = append(what, t.Mode)
-	}
-	return fmt.Sprintf("%s (median of %s, ± 95%% interval)", strings.Join(append(what, t.load()), ", "), plural(t.runs(), "run"))
+func title(t Table) string {
+	return fmt.Sprintf("%s (median of %s, ± 95%% interval)", joined(t.Scenario, t.Mode, t.load()), plural(t.runs(), "run"))
 }
 
 // load describes the numbers of callers, hosts and locks, the hold time and the added RTT.
@@ -312,10 +304,11 @@ func (t Table) load() string {
 	case t.Hosts > 0:
 		out = plural(t.Hosts, "host")
 	}
-	return strings.Join(append([]string{out}, t.held()...), ", ")
+	return joined(out, t.held())
 }
 
-func (t Table) held() (out []string) {
+func (t Table) held() string {
+	var out []string
 	if t.Keys > 0 {
 		out = append(out, plural(t.Keys, "key"))
 	}
@@ -325,5 +318,5 @@ func (t Table) held() (out []string) {
 	if t.RTT > 0 {
 		out = append(out, fmt.Sprintf("store %v away", t.RTT))
 	}
-	return out
+	return joined(out...)
 }

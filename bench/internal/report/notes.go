@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -23,24 +24,17 @@ const shownFindings = 3
 
 // omissions says what the run left out. It returns one line for each reason.
 func (r Report) omissions() []string {
-	var reasons []string
-	what := map[string][]string{}
-	for _, s := range r.Manifest.Skipped {
-		subject, reason, ok := strings.Cut(s, ": ")
-		if !ok {
-			subject, reason = "", s
-		}
-		if what[reason] == nil {
-			reasons = append(reasons, reason)
-		}
-		what[reason] = append(what[reason], subject)
-	}
+	byReason := groups(r.Manifest.Skipped, func(s string) string {
+		subject, reason, _ := strings.Cut(s, ": ")
+		return cmp.Or(reason, subject)
+	})
 	var out []string
-	for _, reason := range reasons {
-		if subjects := listed(what[reason]); subjects != "" {
-			reason = fmt.Sprintf("%s: %s", subjects, reason)
+	for _, g := range byReason {
+		for i, s := range g.all {
+			g.all[i] = strings.TrimSuffix(s, ": "+g.key)
 		}
-		out = append(out, "left out: "+reason)
+		subjects := filter(g.all, func(s string) bool { return s != g.key })
+		out = append(out, "left out: "+strings.TrimPrefix(listed(subjects)+": "+g.key, ": "))
 	}
 	return out
 }
@@ -102,8 +96,7 @@ func (r Report) shares() grid {
 			if _, ok := row.Figures["cycles/s"]; !ok {
 				continue
 			}
-			words := filter([]string{row.Name, t.Scenario, t.load()}, said)
-			line := gridRow{{Text: strings.Join(words, ", "), ours: row.Kind == results.KindPlugin}, figure("cycles/s", false)(row)}
+			line := gridRow{{Text: joined(row.Name, t.Scenario, t.load()), ours: row.Kind == results.KindPlugin}, figure("cycles/s", false)(row)}
 			for _, share := range sharesOf(t.cellOf(row).Name(), r.Manifest.Parts) {
 				line = append(line, word(share))
 			}

@@ -89,13 +89,18 @@ var proves = map[string]string{
 }
 
 func scenarioRank(name string) int {
-	if i := slices.Index(scenarioOrder, name); i >= 0 {
-		return i
-	}
 	if name == floorScenario {
 		return len(scenarioOrder) + 1
 	}
-	return len(scenarioOrder)
+	return rank(scenarioOrder, name)
+}
+
+// rank returns the index of the name in order. All names that are not in order come after it.
+func rank(order []string, name string) int {
+	if i := slices.Index(order, name); i >= 0 {
+		return i
+	}
+	return len(order)
 }
 
 // scenarios returns the tables, grouped by scenario, in the order of the sections of the report.
@@ -109,27 +114,21 @@ func (r Report) of(scenario string) []Table {
 
 // tables makes the tables from the lines of results.txt, one for each scenario and load.
 func tables(m results.Manifest, lines []results.Result) []Table {
-	runs := map[results.CellName]map[string][]float64{}
-	names := map[results.CellName]bool{} // of tables
-	for _, r := range lines {
-		if runs[r.CellName] == nil {
-			runs[r.CellName] = map[string][]float64{}
-		}
-		for unit, v := range r.Values {
-			runs[r.CellName][unit] = append(runs[r.CellName][unit], v)
-		}
-		name := r.CellName
-		name.Backend = ""
-		names[name] = true
-	}
 	var out []Table
-	for name := range names {
-		t := Table{CellName: name}
+	byTable := groups(lines, func(r results.Result) results.CellName { r.Backend = ""; return r.CellName })
+	for _, g := range byTable {
+		t, runs := Table{CellName: g.key}, map[string]map[string][]float64{} // by backend and unit
+		for _, r := range g.all {
+			if runs[r.Backend] == nil {
+				runs[r.Backend] = map[string][]float64{}
+			}
+			for unit, v := range r.Values {
+				runs[r.Backend][unit] = append(runs[r.Backend][unit], v)
+			}
+		}
 		for _, s := range m.Subjects {
-			own, reference := name, name
-			own.Backend, reference.Backend = s.Name, s.Reference
-			if values, ok := runs[own]; ok {
-				t.Rows = append(t.Rows, row(s, values, runs[reference]))
+			if values, ok := runs[s.Name]; ok {
+				t.Rows = append(t.Rows, row(s, values, runs[s.Reference]))
 			}
 		}
 		correct(t.Rows)

@@ -20,38 +20,33 @@ var operations = []struct{ title, scenario, name string }{
 
 // tripsOf has the number of round trips to the store that an operation of a backend waits for, as
 // counted by a relay. The slope is the growth of the latency divided by the growth of the RTT. It
-// should equal the count. NaN means that the count or the slope is unknown.
+// should equal the count. Each is nil if it is unknown.
 type tripsOf struct {
 	Backend   string   `json:"backend"`
 	Operation string   `json:"operation"`
 	Counted   *float64 `json:"counted"`
 	Slope     *float64 `json:"slope"` // null with too few runs, or with only one RTT
-
-	counted, slope float64
 }
 
 // apart is the largest difference between count and slope that causes no warning.
 const apart = 0.3
 
 func (t tripsOf) cell() cell {
-	text := func(v float64, format string) string {
-		if math.IsNaN(v) {
+	text := func(v *float64, format string) string {
+		if v == nil {
 			return unsupported
 		}
-		return fmt.Sprintf(format, v)
+		return fmt.Sprintf(format, *v)
 	}
-	if math.IsNaN(t.counted) && math.IsNaN(t.slope) {
-		return cell{}
-	}
-	return numeric(fmt.Sprintf("%s (%s)", text(t.counted, "%.0f"), text(t.slope, "%.2f")), t.counted)
+	return cell{Text: fmt.Sprintf("%s (%s)", text(t.Counted, "%.0f"), text(t.Slope, "%.2f")), Value: t.Counted}
 }
 
 // allTrips returns the operations of all subjects for which the count or the slope is known.
 func (r Report) allTrips() (all []tripsOf) {
 	for _, s := range r.Manifest.Subjects {
 		for _, op := range operations {
-			if t := r.trips(op.scenario, op.name, s); t.cell().Text != "" {
-				t.Backend, t.Operation, t.Counted, t.Slope = s.Name, op.title, finite(t.counted), finite(t.slope)
+			t := tripsOf{Backend: s.Name, Operation: op.title}
+			if t.Counted, t.Slope = r.trips(op.scenario, op.name, s); t.Counted != nil || t.Slope != nil {
 				all = append(all, t)
 			}
 		}
@@ -88,8 +83,8 @@ func (r Report) roundTrips() grid {
 
 func (r Report) tripWarnings() (out []string) {
 	for _, t := range r.allTrips() {
-		if math.Abs(t.counted-t.slope) > apart { // false if either is NaN
-			out = append(out, fmt.Sprintf("round trips: %s of %s waits for %.0f as counted, for %.2f by its latency at several distances", t.Operation, t.Backend, t.counted, t.slope))
+		if t.Counted != nil && t.Slope != nil && math.Abs(*t.Counted-*t.Slope) > apart {
+			out = append(out, fmt.Sprintf("round trips: %s of %s waits for %.0f as counted, for %.2f by its latency at several distances", t.Operation, t.Backend, *t.Counted, *t.Slope))
 		}
 	}
 	return out
@@ -99,11 +94,10 @@ func (r Report) tripWarnings() (out []string) {
 // The count is from the highest RTT. The slope is the growth of p50 from the lowest to the highest
 // RTT, divided by the growth of the RTT. The p50 at an RTT is the lowest p50 of all runs. If there
 // are more than two RTTs, the slope leaves out RTT 0, at which no relay was used.
-func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
-	out := tripsOf{counted: math.NaN(), slope: math.NaN()}
+func (r Report) trips(scenario, op string, s results.Subject) (counted, slope *float64) {
 	var loads []results.CellName // cells without their RTT
 	at, few := map[results.CellName][][2]float64{}, false
-	counts := map[results.CellName]float64{}
+	counts := map[results.CellName]*float64{}
 	for _, t := range r.of(scenario) {
 		i := slices.IndexFunc(t.Rows, func(row Row) bool { return row.Name == s.Name && row.Figures["p50-ns/"+op].N > 0 })
 		ours := s.Kind == results.KindPlugin
@@ -118,24 +112,21 @@ func (r Report) trips(scenario, op string, s results.Subject) tripsOf {
 		}
 		e := t.Rows[i].Figures["p50-ns/"+op]
 		at[load], few = append(at[load], [2]float64{float64(t.RTT), e.Min}), few || e.N < fewestRuns
-		if counted := t.Rows[i].Figures["trips/"+op]; counted.N > 0 {
-			counts[load] = counted.Center
+		if e := t.Rows[i].Figures["trips/"+op]; e.N > 0 {
+			counts[load] = &e.Center
 		}
 	}
 	if len(loads) == 0 {
-		return out
+		return nil, nil
 	}
 	least := slices.MinFunc(loads, byLoad)
 	points := at[least] // from low to high RTT
-	if counted, ok := counts[least]; ok {
-		out.counted = counted
-	}
 	if len(points) > 2 && points[0][0] == 0 {
 		points = points[1:]
 	}
 	if len(points) > 1 && !few {
 		near, far := points[0], points[len(points)-1]
-		out.slope = (far[1] - near[1]) / (far[0] - near[0])
+		slope = finite((far[1] - near[1]) / (far[0] - near[0]))
 	}
-	return out
+	return counts[least], slope
 }

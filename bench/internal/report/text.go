@@ -55,55 +55,41 @@ func printed(w io.Writer, format string, print func(*printer)) error {
 	return err
 }
 
+// line writes the first parameter in a Markdown report, and otherwise the second.
+func (p *printer) line(markdown, text string) {
+	if p.markdown {
+		text = markdown
+	}
+	fmt.Fprintln(p, text)
+}
+
 func (p *printer) heading(text string) {
 	if p.Len() > 0 {
 		p.WriteByte('\n')
 	}
-	if p.markdown {
-		fmt.Fprintf(p, "### %s\n\n", text)
-		return
-	}
-	fmt.Fprintf(p, "%s\n", Wrap(text, textWidth, ""))
+	p.line("### "+text+"\n", Wrap(text, textWidth, ""))
 }
 
-func (p *printer) strong(text string) {
-	if p.markdown {
-		fmt.Fprintf(p, "**%s**\n", text)
-		return
-	}
-	fmt.Fprintf(p, "%s\n", Wrap(text, textWidth-2, "  "))
-}
+func (p *printer) strong(text string) { p.line("**"+text+"**", Wrap(text, textWidth-2, "  ")) }
 
 func (p *printer) lines(all []string) {
 	if p.markdown && len(all) > 0 && !strings.HasSuffix(p.String(), "\n\n") {
 		p.WriteByte('\n')
 	}
-	for _, line := range all {
-		if p.markdown {
-			fmt.Fprintf(p, "- %s\n", line)
-			continue
-		}
-		fmt.Fprintf(p, "  %s\n", Wrap(line, textWidth-4, "    "))
+	for _, text := range all {
+		p.line("- "+text, "  "+Wrap(text, textWidth-4, "    "))
 	}
 }
 
 func (p *printer) note(text string) {
-	switch {
-	case text == "":
-	case p.markdown:
-		fmt.Fprintf(p, "\n%s\n", text)
-	default:
-		fmt.Fprintf(p, "  %s\n", Wrap(text, textWidth-2, "  "))
+	if text != "" {
+		p.line("\n"+text, "  "+Wrap(text, textWidth-2, "  "))
 	}
 }
 
 // command writes a command line that readers can copy: a backslash precedes each line break.
 func (p *printer) command(text string) {
-	if p.markdown {
-		fmt.Fprintf(p, "```sh\n%s\n```\n", text)
-		return
-	}
-	fmt.Fprintf(p, "  %s\n", strings.ReplaceAll(Wrap(text, textWidth-6, "    "), "\n", " \\\n"))
+	p.line("```sh\n"+text+"\n```", "  "+strings.ReplaceAll(Wrap(text, textWidth-6, "    "), "\n", " \\\n"))
 }
 
 // Wrap breaks text between words into lines of at most width characters. All lines but the first
@@ -133,15 +119,15 @@ func (p *printer) grid(g grid) {
 		return
 	}
 	p.heading(g.Title)
-	if p.markdown {
-		p.part(g, g.rule())
-	} else {
-		for i, part := range g.parts(textWidth - 2) {
-			if i > 0 {
-				p.WriteByte('\n')
-			}
-			p.part(part, "")
+	parts := []grid{g}
+	if !p.markdown {
+		parts = g.parts(textWidth - 2)
+	}
+	for i, part := range parts {
+		if i > 0 {
+			p.WriteByte('\n')
 		}
+		p.part(part)
 	}
 	p.note(g.Note)
 }
@@ -208,38 +194,27 @@ func (g grid) rule() string {
 	return out.String() + "|"
 }
 
-func (p *printer) part(g grid, rule string) {
-	left, between, right := "  ", "  ", ""
+func (p *printer) part(g grid) {
+	left, between, right, escape := "  ", "  ", "", strings.NewReplacer()
 	if p.markdown {
-		left, between, right = "| ", " | ", " |"
+		left, between, right, escape = "| ", " | ", " |", strings.NewReplacer("|", `\|`)
 	}
 	widths := g.widths()
 	write := func(text func(i int) string) {
 		padded := make([]string, len(widths))
 		for i, width := range widths {
-			padded[i] = pad(text(i), width, g.Columns[i].Number)
+			if !g.Columns[i].Number {
+				width = -width // aligned left
+			}
+			padded[i] = fmt.Sprintf("%*s", width, text(i))
 		}
 		fmt.Fprintln(p, strings.TrimRight(left+strings.Join(padded, between)+right, " "))
 	}
 	write(func(i int) string { return g.Columns[i].Title })
 	if p.markdown {
-		fmt.Fprintln(p, rule)
+		fmt.Fprintln(p, g.rule())
 	}
 	for _, row := range g.Rows {
-		write(func(i int) string { return p.escape(row[i].Text) })
+		write(func(i int) string { return escape.Replace(row[i].Text) })
 	}
-}
-
-func (p *printer) escape(text string) string {
-	if p.markdown {
-		return strings.ReplaceAll(text, "|", `\|`)
-	}
-	return text
-}
-
-func pad(s string, width int, right bool) string {
-	if right {
-		return fmt.Sprintf("%*s", width, s)
-	}
-	return fmt.Sprintf("%-*s", width, s)
 }

@@ -84,7 +84,7 @@ func (r Report) ttlTable(ts []Table) grid {
 		note += " A TTL with losses was not tried with a lost machine."
 	}
 	return tabulate(grid{
-		Title: strings.Join(append([]string{"ttl, slack: what renewals had left of the lease", plural(ts[0].Clients, "client")}, ts[0].held()...), ", "),
+		Title: joined("ttl, slack: what renewals had left of the lease", plural(ts[0].Clients, "client"), ts[0].held()),
 		Note:  note,
 		Keys:  2,
 	}, []column[ttlRow]{

@@ -104,12 +104,13 @@ func (r Report) json(w io.Writer) error {
 var pageFiles embed.FS
 
 var page = template.Must(template.New("page.html.tmpl").Funcs(template.FuncMap{
-	"script": func(file string) (template.JS, error) { b, err := pageFiles.ReadFile(file); return template.JS(b), err },
-	"style": func(file string) (template.CSS, error) {
-		b, err := pageFiles.ReadFile(file)
-		return template.CSS(b), err
-	},
+	"script": pageFile[template.JS], "style": pageFile[template.CSS], "text": pageFile[string],
 }).ParseFS(pageFiles, "page/page.html.tmpl"))
+
+func pageFile[T ~string](file string) (T, error) {
+	b, err := pageFiles.ReadFile(file)
+	return T(b), err
+}
 
 type pageSection struct {
 	Title, Doc string
@@ -131,10 +132,6 @@ func (r Report) html(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	license, err := pageFiles.ReadFile("page/uplot/LICENSE")
-	if err != nil {
-		return err
-	}
 	var buf bytes.Buffer
 	findings := r.findings()
 	shown := min(len(findings), shownFindings)
@@ -145,7 +142,7 @@ func (r Report) html(w io.Writer) error {
 		"Safety": r.safetyTable(), "SafetyNotes": r.safetyNotes(),
 		"Answer": r.answer(), "Shares": r.shares(), "Summary": r.summary(), "RoundTrips": r.roundTrips(), "Environment": r.environment(),
 		"Sections": sections,
-		"Charts":   template.JS(b), "License": string(license),
+		"Charts":   template.JS(b),
 	})
 	if err != nil {
 		return err
