@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -93,25 +94,26 @@ func (n CellName) Name() string {
 
 // tag returns the name as histograms have it: like Name, but with a small first letter.
 func (n CellName) tag() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s/backend=%s", n.Scenario, n.Backend)
-	if n.Mode != "" {
-		fmt.Fprintf(&b, "/mode=%s", n.Mode)
+	out := n.Scenario
+	for _, p := range n.parts() {
+		if v := reflect.ValueOf(p.value).Elem(); !v.IsZero() || p.key == "backend" || p.key == "clients" {
+			out += fmt.Sprintf("/%s=%v", p.key, v)
+		}
 	}
-	if n.Hosts > 0 {
-		fmt.Fprintf(&b, "/hosts=%d", n.Hosts)
+	return out
+}
+
+type tagPart struct {
+	key   string
+	value any // a pointer to the field of the CellName
+}
+
+// parts returns the parts of the name after the scenario, in their order.
+func (n *CellName) parts() []tagPart {
+	return []tagPart{
+		{"backend", &n.Backend}, {"mode", &n.Mode}, {"hosts", &n.Hosts}, {"clients", &n.Clients},
+		{"keys", &n.Keys}, {"hold", &n.Hold}, {"rtt", &n.RTT},
 	}
-	fmt.Fprintf(&b, "/clients=%d", n.Clients)
-	if n.Keys > 0 {
-		fmt.Fprintf(&b, "/keys=%d", n.Keys)
-	}
-	if n.Hold > 0 {
-		fmt.Fprintf(&b, "/hold=%v", n.Hold)
-	}
-	if n.RTT > 0 {
-		fmt.Fprintf(&b, "/rtt=%v", n.RTT)
-	}
-	return b.String()
 }
 
 // Cell has the measurements of one run for one subject under one load.

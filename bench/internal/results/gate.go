@@ -140,21 +140,23 @@ func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 		v.Blind = w[0]
 	}
 	for _, g := range gates {
-		met := false
+		p := Sensitivity{Gate: g}
 		for _, d := range rows {
 			if !g.concerns(d.Unit) {
 				continue
 			}
-			met = true
 			if g.fails(d) {
 				v.Failed = append(v.Failed, Failure{g, d})
 			}
+			if least := d.detectable(g.above, len(rows)); p.Row == (Row{}) || math.Abs(least) > math.Abs(p.Detectable) {
+				p.Row, p.Detectable = d.Row, least
+			}
 		}
-		if !met {
+		if p.Row == (Row{}) {
 			unknown = append(unknown, g.unit)
 			continue
 		}
-		v.Sensitivities = append(v.Sensitivities, g.sensitivity(rows))
+		v.Sensitivities = append(v.Sensitivities, p)
 	}
 	return v, unknown
 }
@@ -194,17 +196,4 @@ func (p Sensitivity) Suffices() bool {
 		return false
 	}
 	return p.Gate.limit == 0 || p.Gate.above != (p.Gate.limit > 0) || math.Abs(p.Detectable) <= math.Abs(p.Gate.limit)
-}
-
-func (g Gate) sensitivity(rows []Difference) Sensitivity {
-	p := Sensitivity{Gate: g}
-	for _, d := range rows {
-		if !g.concerns(d.Unit) {
-			continue
-		}
-		if least := d.detectable(g.above, len(rows)); p.Row == (Row{}) || math.Abs(least) > math.Abs(p.Detectable) {
-			p.Row, p.Detectable = d.Row, least
-		}
-	}
-	return p
 }

@@ -2,6 +2,7 @@ package results
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"maps"
 	"os"
@@ -34,28 +35,23 @@ func byTag(a, b HistogramKey) int { return cmp.Compare(a.tag(), b.tag()) }
 
 // parseTag parses the name of a cell as written in results.txt or in histograms.hlog.
 func parseTag(tag string) HistogramKey {
-	scenario, rest, _ := strings.Cut(tag, "/")
 	var k HistogramKey
-	k.Scenario = scenario
+	var rest string
+	k.Scenario, rest, _ = strings.Cut(tag, "/")
+	parts := append(k.parts(), tagPart{"op", &k.Op})
 	for part := range strings.SplitSeq(rest, "/") {
 		key, value, _ := strings.Cut(part, "=")
-		switch key {
-		case "backend":
-			k.Backend = value
-		case "mode":
-			k.Mode = value
-		case "hosts":
-			k.Hosts, _ = strconv.Atoi(value) // no error, because lockbench wrote this number
-		case "clients":
-			k.Clients, _ = strconv.Atoi(value)
-		case "keys":
-			k.Keys, _ = strconv.Atoi(value)
-		case "hold":
-			k.Hold, _ = time.ParseDuration(value)
-		case "rtt":
-			k.RTT, _ = time.ParseDuration(value)
-		case "op":
-			k.Op = value
+		i := slices.IndexFunc(parts, func(p tagPart) bool { return p.key == key })
+		if i < 0 {
+			continue
+		}
+		switch to := parts[i].value.(type) {
+		case *string:
+			*to = value
+		case *int:
+			*to, _ = strconv.Atoi(value) // no error, because lockbench wrote this number
+		case *time.Duration:
+			*to, _ = time.ParseDuration(value)
 		}
 	}
 	return k
@@ -101,16 +97,10 @@ func scanHistograms(f io.Reader, emit func(HistogramKey, *hdrhistogram.Histogram
 func newHistogramLog(w io.Writer, started time.Time) (*hdrhistogram.HistogramLogWriter, error) {
 	l := hdrhistogram.NewHistogramLogWriter(w)
 	l.SetBaseTime(started.UnixMilli())
-	if err := l.OutputLogFormatVersion(); err != nil {
-		return nil, err
-	}
-	if err := l.OutputComment("latencies in nanoseconds; one interval per cell, run and operation"); err != nil {
-		return nil, err
-	}
-	if err := l.OutputStartTime(started.UnixMilli()); err != nil {
-		return nil, err
-	}
-	return l, l.OutputLegend()
+	return l, errors.Join(
+		l.OutputLogFormatVersion(), l.OutputComment("latencies in nanoseconds; one interval per cell, run and operation"),
+		l.OutputStartTime(started.UnixMilli()), l.OutputLegend(),
+	)
 }
 
 func writeHistograms(l *hdrhistogram.HistogramLogWriter, c Cell) error {

@@ -72,24 +72,17 @@ func Merge(out string, dirs ...string) error {
 	for i := range m.Parts {
 		m.Parts[i].Rates = lines.rates(i)
 	}
-	return createWhole(out, m, func(f *Folder) error {
-		err := f.addParts(lines)
-		for _, dir := range dirs {
-			if err == nil {
-				err = f.appendEvents(dir)
-			}
-		}
-		return err
-	})
-}
-
-// createWhole creates the folder of a finished run, or removes it again if fill fails.
-func createWhole(out string, m Manifest, fill func(*Folder) error) error {
 	f, err := Create(out, m)
 	if err != nil {
 		return err
 	}
-	if err := fill(f); err != nil {
+	err = f.addParts(lines)
+	for _, dir := range dirs {
+		if err == nil {
+			err = scanWhole(dir, f.eventLog.Write)
+		}
+	}
+	if err != nil {
 		return errors.Join(err, f.closeFiles(), os.RemoveAll(out))
 	}
 	return f.Close(StateDone)
@@ -173,8 +166,6 @@ func unite(a, b []string) []string {
 	}
 	return a
 }
-
-func (f *Folder) appendEvents(dir string) error { return scanWhole(dir, f.eventLog.Write) }
 
 // partLines has the figures of the parts, which are the runs to be merged.
 type partLines struct {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -268,13 +267,8 @@ func ReadRounds(dir string) ([]Round, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return ParseRounds(f)
-}
-
-// ParseRounds is like [ReadRounds], but reads the content of a rounds file from r.
-func ParseRounds(r io.Reader) ([]Round, error) {
 	var out []Round
-	lines := bufio.NewScanner(r)
+	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, maxRound)
 	for n := 1; lines.Scan(); n++ {
 		var round Round
