@@ -97,25 +97,20 @@ func (v Verdict) Invalid() []string {
 // Cells judges the rounds of a run, each of which played one fault on one backend. It returns one
 // Cell for each pair of backend and fault, in the order of their first rounds.
 func Cells(rounds []results.Round) []Cell {
-	var out []*Cell
-	index := map[[2]string]*Cell{}
+	var cells []Cell
 	for _, r := range rounds {
-		key := [2]string{r.Backend, r.Fault}
-		c := index[key]
-		if c == nil {
-			c = &Cell{
+		i := slices.IndexFunc(cells, func(c Cell) bool { return c.Backend == r.Backend && c.Fault == r.Fault })
+		if i < 0 {
+			i = len(cells)
+			cells = append(cells, Cell{
 				Backend: r.Backend, Fault: r.Fault, Control: r.Control, kind: r.Kind, fencing: r.Fencing,
 				terms: claim.TermsOf(r.Backend, r.Claims), made: r.Conditions,
-			}
-			index[key] = c
-			out = append(out, c)
+			})
 		}
-		c.add(r)
+		cells[i].add(r)
 	}
-	cells := make([]Cell, len(out))
-	for i, c := range out {
-		c.conclude()
-		cells[i] = *c
+	for i := range cells {
+		cells[i].conclude()
 	}
 	return cells
 }
@@ -131,7 +126,7 @@ func (c *Cell) add(r results.Round) {
 	c.Rounds++
 	c.Hits += r.Hits
 	c.Grants += len(r.Holds)
-	t := &table{c, r, time.Duration(r.TTLms) * time.Millisecond}
+	t := &table{c, r, claim.Setting{Terms: c.terms, FirstSpan: time.Duration(r.FirstSpanNs), TTL: time.Duration(r.TTLms) * time.Millisecond}}
 	holds := byName(r.Holds)
 	for name := range r.Names {
 		t.name(name, holds[name])
@@ -176,8 +171,8 @@ func (c *Cell) conclude() {
 // table judges one round (one fault played on one backend), and adds the results to a Cell.
 type table struct {
 	*Cell
-	round results.Round
-	ttl   time.Duration
+	round   results.Round
+	setting claim.Setting
 }
 
 func (t *table) violation(rule claim.Rule, name int, format string, args ...any) {
@@ -194,10 +189,8 @@ func (t *table) violation(rule claim.Rule, name int, format string, args ...any)
 func (t *table) stood(host int) []Span {
 	var all []Span
 	for _, h := range t.round.Halts {
-		if h.Host == host && h.To > 0 {
-			all = append(all, Span{h.From, h.To})
-		} else if h.Host == host {
-			all = append(all, Span{h.From, math.MaxInt64})
+		if h.Host == host {
+			all = append(all, Span{h.From, cmp.Or(h.To, math.MaxInt64)})
 		}
 	}
 	return all
@@ -229,14 +222,13 @@ func (t *table) name(name int, holds []results.Hold) {
 		*count++
 		t.violation(rule, name, "%s", both(rule, first, second, func(n int) string { return "host " + HostName(n) }))
 	})
-	first := time.Duration(t.round.FirstSpanNs)
-	switch ok, decided := linear(holds, t.ttl, first, t.died, 0); {
+	switch ok, decided := linear(holds, t.setting, t.died, 0); {
 	case !decided:
 		t.Undecided++
 	case !ok:
 		t.Linear++
 		t.violation(claim.Linear, name, "%s", suspects(holds))
-		if ok, _ := linear(holds, t.ttl, first, t.died, t.round.InjectedNs); !ok {
+		if ok, _ := linear(holds, t.setting, t.died, t.round.InjectedNs); !ok {
 			t.Beyond++
 		}
 	}
@@ -307,12 +299,12 @@ const longTTL = 10 * time.Second
 // leases that were granted during the outage, and [brief] leases.
 func (t *table) keeps(h results.Hold) {
 	inOutage := h.GrantedNs > t.round.InjectedNs && h.GrantedNs < t.round.BackNs
-	short := h.Cause != "revoked" && brief(h, claim.Setting{FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl})
+	short := h.Cause != "revoked" && brief(h, t.setting)
 	if !t.round.Keeps || inOutage || short || h.DoneNs == 0 || h.ReleaseNs != 0 {
 		return
 	}
 	t.FalseLosses++
-	if t.ttl >= longTTL {
+	if t.setting.TTL >= longTTL {
 		t.Unserved++
 		t.violation(claim.Survives, h.Name, "host %s lost its lease with token %d at %s: %s", HostName(h.Host), h.Token, at(h.DoneNs), h.Cause)
 	}
@@ -335,7 +327,7 @@ func (t *table) prompt(holds []results.Hold, i int) {
 			return // the end of the hold is not known
 		}
 	}
-	s := claim.Setting{Terms: t.terms, FirstSpan: time.Duration(t.round.FirstSpanNs), TTL: t.ttl}
+	s := t.setting
 	for _, f := range t.round.Halts {
 		if f.Why == results.HaltFrozen && f.Host != h.Host && f.From < h.GrantedNs {
 			s.Absent = 1 // each host has only one waiter for a lock

@@ -12,8 +12,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -172,16 +170,14 @@ func (c *Checker) Verdict() Verdict {
 // Dir judges the result folder dir. If its file of events or of rounds ends early, Dir judges the
 // part before the end, and sets Verdict.Truncated.
 func Dir(dir string) (Verdict, error) {
-	f, err := os.Open(filepath.Join(dir, results.EventsFile))
-	if err != nil {
-		return Verdict{}, err
-	}
-	defer f.Close()
 	c := New()
-	err = results.ReadEvents(f, func(s results.Section, a []results.Attempt) error {
+	err := results.ScanEvents(dir, func(s results.Section, a []results.Attempt) error {
 		c.Add(s, a)
 		return nil
 	})
+	if err != nil && !errors.Is(err, results.ErrTruncated) {
+		return Verdict{}, err
+	}
 	v := c.Verdict()
 	rounds, roundsErr := results.ReadRounds(dir)
 	v.Cells = Cells(rounds)

@@ -1,13 +1,13 @@
 package check
 
 import (
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 
 	"github.com/lockbench/lockbench/bench/internal/results"
+	"github.com/lockbench/lockbench/internal/claim"
 )
 
 // judging is the time limit of the search for an order of all operations on a lock in which the
@@ -49,17 +49,13 @@ var lockModel = porcupine.Model{
 		}
 		return true, holder
 	},
-	DescribeOperation: func(input, _ any) string {
-		op := input.(operation)
-		return fmt.Sprintf("%s by grant %d", [...]string{"acquire", "renew", "free"}[op.kind], op.lease)
-	},
 }
 
 // linear reports whether the holds can be those of a lock with at most one holder at a time.
 // died(host) is the time when the host was killed, or 0. If the parameter forgets is not 0, the
-// store may forget, from t=forgets on, each hold that was requested earlier. The parameter first is
-// the FirstSpan of [claim.Setting]. If the search exceeds judging, decided is false.
-func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) int64, forgets int64) (ok, decided bool) {
+// store may forget, from t=forgets on, each hold that was requested earlier. If the search exceeds
+// judging, decided is false.
+func linear(holds []results.Hold, s claim.Setting, died func(host int) int64, forgets int64) (ok, decided bool) {
 	var ops []porcupine.Operation
 	add := func(kind opKind, lease int, call, back int64) {
 		ops = append(ops, porcupine.Operation{
@@ -78,15 +74,10 @@ func linear(holds []results.Hold, ttl, first time.Duration, died func(host int) 
 			add(opFree, i, l.ReleaseNs, l.ReleasedNs)
 			continue
 		}
-		add(opFree, i, freeFrom(l, ttl, first, died(l.Host)), math.MaxInt64)
+		add(opFree, i, freeFrom(l, s, died(l.Host)), math.MaxInt64)
 	}
-	switch porcupine.CheckOperationsTimeout(lockModel, ops, judging) {
-	case porcupine.Ok:
-		return true, true
-	case porcupine.Illegal:
-		return false, true
-	}
-	return false, false
+	result := porcupine.CheckOperationsTimeout(lockModel, ops, judging)
+	return result == porcupine.Ok, result != porcupine.Unknown
 }
 
 // rounding allows for a store that counts in milliseconds, and for the time between reading the
@@ -96,10 +87,10 @@ const rounding = 5 * time.Millisecond
 // freeFrom returns the earliest time at which the hold l may be over, if the store has not
 // confirmed its release. This is when the lease expires, counted from the last confirmed request.
 // It is earlier if the holder began the release, learned of the loss or died before that time.
-func freeFrom(l results.Hold, ttl, first time.Duration, died int64) int64 {
-	sent := l.AskedNs
-	if first > 0 && len(l.Renewals) == 0 {
-		ttl = min(ttl, first)
+func freeFrom(l results.Hold, s claim.Setting, died int64) int64 {
+	sent, ttl := l.AskedNs, s.TTL
+	if s.FirstSpan > 0 && len(l.Renewals) == 0 {
+		ttl = min(ttl, s.FirstSpan)
 	}
 	for _, r := range l.Renewals {
 		sent = max(sent, r[0])
