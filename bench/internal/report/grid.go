@@ -142,8 +142,13 @@ func columns(t Table) []column[Row] {
 			all = append(all, numberColumn(u.title+" / "+ref, func(r Row) cell { return ratio(r.Ratios[u.unit]) }))
 		}
 	}
-	return slices.DeleteFunc(all, func(c column[Row]) bool {
-		return !slices.ContainsFunc(t.Rows, func(r Row) bool { return c.cell(r).Text != "" })
+	return filled(all, t.Rows)
+}
+
+// filled returns the columns that have text in at least one row.
+func filled[T any](columns []column[T], rows []T) []column[T] {
+	return filter(columns, func(c column[T]) bool {
+		return slices.ContainsFunc(rows, func(of T) bool { return c.cell(of).Text != "" })
 	})
 }
 
@@ -187,19 +192,17 @@ func name(s results.Subject) string {
 func figure(unit string, interval bool) func(Row) cell {
 	return func(r Row) cell {
 		e := r.Figures[unit]
-		if r.blank(unit) {
+		switch {
+		case r.blank(unit):
 			return cell{}
-		}
-		if strings.HasSuffix(unit, "/open-acquire") && r.refused() {
+		case strings.HasSuffix(unit, "/open-acquire") && r.refused():
 			return word("refused")
-		}
-		if strings.HasPrefix(unit, "max-") {
+		case strings.HasPrefix(unit, "max-"):
 			return numeric(bare(unit, e.Max), e.Max)
+		case interval:
+			return numeric(value(unit, e), e.Center)
 		}
-		if !interval {
-			return numeric(bare(unit, e.Center), e.Center)
-		}
-		return numeric(value(unit, e), e.Center)
+		return numeric(bare(unit, e.Center), e.Center)
 	}
 }
 

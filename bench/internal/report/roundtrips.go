@@ -58,17 +58,12 @@ func (r Report) roundTrips() grid {
 	all := r.allTrips()
 	columns := []column[results.Subject]{{gridColumn{"backend", false}, subject}}
 	for _, op := range operations {
-		of := func(s results.Subject) func(tripsOf) bool {
-			return func(t tripsOf) bool { return t.Operation == op.title && (s.Name == "" || t.Backend == s.Name) }
-		}
-		if !slices.ContainsFunc(all, of(results.Subject{})) {
-			continue
-		}
 		columns = append(columns, numberColumn(op.title, func(s results.Subject) cell {
-			if i := slices.IndexFunc(all, of(s)); i >= 0 {
-				return all[i].cell()
+			i := slices.IndexFunc(all, func(t tripsOf) bool { return t.Operation == op.title && t.Backend == s.Name })
+			if i < 0 {
+				return cell{}
 			}
-			return cell{}
+			return all[i].cell()
 		}))
 	}
 	subjects := filter(r.Manifest.Subjects, func(s results.Subject) bool {
@@ -78,7 +73,7 @@ func (r Report) roundTrips() grid {
 		Title: "round trips to the store",
 		Note: "Round trips that an operation waits for, one after the other, at the fewest callers, as the relay counts them; of takeovers, where several names change hands, at most. " +
 			"In brackets the check: by how many times the added distance the best p50 grows; ~ where the runs are few.",
-	}, columns, subjects)
+	}, filled(columns, subjects), subjects)
 }
 
 func (r Report) tripWarnings() (out []string) {

@@ -139,11 +139,8 @@ func (r Report) warnings() []string {
 
 // remarks returns lines about facts that are neither in the verdict nor in a table.
 func (r Report) remarks() []string {
-	out := slices.Concat(r.parts(), r.failure(), r.Manifest.Notes, r.refusals())
-	if line := r.besides(); line != "" {
-		out = append(out, line)
-	}
-	return append(out, r.omissions()...)
+	besides := filter([]string{r.besides()}, said)
+	return slices.Concat(r.parts(), r.failure(), r.Manifest.Notes, r.refusals(), besides, r.omissions())
 }
 
 // incomplete returns why a run did not measure its whole plan, or why some of its records are
