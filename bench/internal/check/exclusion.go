@@ -9,17 +9,18 @@ import (
 	"github.com/lockbench/lockbench/internal/claim"
 )
 
-// grants keeps those earlier holds of a lock with which later holds of the lock must be compared.
+// grants keeps those earlier holds of a lock with which later holds of the lock must be compared. A
+// field is nil if there was no earlier hold.
 type grants struct {
-	lastEnd  results.Hold // of the holds so far, the hold that ended last
-	maxToken results.Hold // of the holds so far, the hold with the highest token
-	any      bool
+	lastEnd  *results.Hold // of the holds so far, the hold that ended last
+	maxToken *results.Hold // of the holds so far, the hold with the highest token
 }
 
 // A breach function is called with two holds that together break the rule.
 type breach func(rule claim.Rule, first, second results.Hold)
 
-// add judges more holds of the lock: no two may overlap and, if tokens is set, tokens must rise.
+// add judges more holds of the lock: no two may overlap and, if tokens is set, tokens must rise. To
+// find overlaps, it compares each hold, in the order of the grants, with the hold that ended last.
 func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	if len(holds) == 0 {
 		return
@@ -27,23 +28,17 @@ func (g *grants) add(holds []results.Hold, tokens bool, report breach) {
 	if tokens {
 		g.tokens(holds, report)
 	}
-	g.overlaps(holds, report)
-	g.any = true
-}
-
-// The overlaps method goes through holds in the order of their grants, and compares each hold with
-// the earlier hold that ended last.
-func (g *grants) overlaps(holds []results.Hold, report breach) {
-	last, any := g.lastEnd, g.any
-	for _, h := range inOrder(holds) {
-		if any && h.GrantedNs < last.Until() && last.GrantedNs < h.Until() {
-			report(claim.Overlap, last, h)
+	last, ordered := g.lastEnd, inOrder(holds)
+	for i := range ordered {
+		h := &ordered[i]
+		if last != nil && h.GrantedNs < last.Until() && last.GrantedNs < h.Until() {
+			report(claim.Overlap, *last, *h)
 		}
-		if !any || h.Until() > last.Until() {
-			last, any = h, true
+		if last == nil || h.Until() > last.Until() {
+			last = h
 		}
 	}
-	g.lastEnd = last
+	g.lastEnd = new(*last) // a copy, which does not keep all holds in memory
 }
 
 func inOrder(holds []results.Hold) []results.Hold {
@@ -68,8 +63,8 @@ func (g *grants) tokens(holds []results.Hold, report breach) {
 		}
 		one := of[from:to]
 		if len(one) > 1 {
-			new(grants).rising(one, report)
-			inTurn(one, results.Hold{}, false, report)
+			rising(one, nil, report)
+			inTurn(one, nil, report)
 			first := slices.MinFunc(one, byAsked).AskedNs
 			for i := range one {
 				one[i].AskedNs = first
@@ -78,14 +73,11 @@ func (g *grants) tokens(holds []results.Hold, report breach) {
 		fromStore = append(fromStore, slices.MinFunc(one, byGranted))
 		from = to
 	}
-	g.rising(of, report)
-	inTurn(fromStore, g.maxToken, g.any, report)
+	rising(of, g.maxToken, report)
+	inTurn(fromStore, g.maxToken, report)
 	repeats(holds, report)
-
 	best := slices.MaxFunc(holds, func(a, b results.Hold) int { return cmp.Compare(a.Token, b.Token) })
-	if !g.any || best.Token > g.maxToken.Token {
-		g.maxToken = best
-	}
+	g.maxToken = higher(g.maxToken, &best)
 }
 
 func byToken(a, b results.Hold) int { return cmp.Or(cmp.Compare(a.Token, b.Token), byAsked(a, b)) }
@@ -93,41 +85,40 @@ func byToken(a, b results.Hold) int { return cmp.Or(cmp.Compare(a.Token, b.Token
 func byAsked(a, b results.Hold) int { return cmp.Compare(a.AskedNs, b.AskedNs) }
 
 // rising checks the token of each hold. The token must be higher than the tokens of all holds that
-// were granted before this hold was requested.
-func (g *grants) rising(holds []results.Hold, report breach) {
+// were granted before this hold was requested. The parameter highest is the hold with the highest
+// token of earlier calls, or nil.
+func rising(holds []results.Hold, highest *results.Hold, report breach) {
 	answered := inOrder(holds)
-	highest, any := g.maxToken, g.any
-	next := 0
 	for _, h := range slices.SortedFunc(slices.Values(holds), byAsked) {
-		for next < len(answered) && answered[next].GrantedNs <= h.AskedNs {
-			if !any || answered[next].Token > highest.Token {
-				highest, any = answered[next], true
-			}
-			next++
+		for ; len(answered) > 0 && answered[0].GrantedNs <= h.AskedNs; answered = answered[1:] {
+			highest = higher(highest, &answered[0])
 		}
-		if any && highest.GrantedNs <= h.AskedNs && h.Token <= highest.Token {
-			report(claim.Token, highest, h)
+		if highest != nil && highest.GrantedNs <= h.AskedNs && h.Token <= highest.Token {
+			report(claim.Token, *highest, h)
 		}
 	}
 }
 
-// inTurn judges pairs of holds whose requests overlapped in time, which the rising method cannot
+func higher(a, b *results.Hold) *results.Hold {
+	if a == nil || b.Token > a.Token {
+		return b
+	}
+	return a
+}
+
+// inTurn judges pairs of holds whose requests overlapped in time, which the function rising cannot
 // judge. The store keeps a lock for a holder at least until the holder hears of the grant. So if a
-// hold was granted after the end of another one, the later hold must have the higher token. If the
-// parameter any is set, the parameter before is the hold with the highest token of earlier calls.
-func inTurn(holds []results.Hold, before results.Hold, any bool, report breach) {
+// hold was granted after the end of another one, the later hold must have the higher token.
+func inTurn(holds []results.Hold, highest *results.Hold, report breach) {
 	over := func(h results.Hold) int64 { return max(h.GrantedNs, h.Until()) }
 	ended := slices.SortedFunc(slices.Values(holds), func(a, b results.Hold) int { return cmp.Compare(over(a), over(b)) })
-	highest, next := before, 0
 	for _, h := range inOrder(holds) {
-		for ; next < len(ended) && over(ended[next]) < h.GrantedNs; next++ {
-			if !any || ended[next].Token > highest.Token {
-				highest, any = ended[next], true
-			}
+		for ; len(ended) > 0 && over(ended[0]) < h.GrantedNs; ended = ended[1:] {
+			highest = higher(highest, &ended[0])
 		}
 		valid := h.Until() > h.GrantedNs
-		if any && valid && over(highest) < h.GrantedNs && concurrent(highest, h) && h.Token < highest.Token {
-			report(claim.Token, highest, h)
+		if highest != nil && valid && over(*highest) < h.GrantedNs && concurrent(*highest, h) && h.Token < highest.Token {
+			report(claim.Token, *highest, h)
 		}
 	}
 }
@@ -141,7 +132,7 @@ func forgotten(rule claim.Rule, first, second results.Hold) bool {
 	return rule == claim.Token && other && first.Token > second.Token && concurrent(first, second)
 }
 
-// repeats() finds holds with equal tokens whose requests overlapped in time. The rising method
+// repeats() finds holds with equal tokens whose requests overlapped in time. The function rising
 // finds all other equal tokens.
 func repeats(holds []results.Hold, report breach) {
 	ordered := slices.SortedFunc(slices.Values(holds), byToken)
