@@ -47,15 +47,15 @@ func (r Report) choices() []choice {
 			out = append(out, c)
 		}
 	}
-	if c, ok := r.survivors(); ok {
-		out = append(out, c)
-	}
-	return append(out, r.ttlChoices()...)
+	return slices.Concat(out, r.survivors(), r.ttlChoices())
 }
 
 // survivors names the candidates whose server has settings that make grants survive its crash.
-func (r Report) survivors() (choice, bool) {
+func (r Report) survivors() []choice {
 	all := filter(r.Manifest.Subjects, func(s results.Subject) bool { return r.candidate(s) && s.SurvivesCrash != nil })
+	if len(all) < 2 {
+		return nil
+	}
 	c := choice{Need: "grants that survive a server's crash"}
 	var measured, others []string
 	for _, s := range all {
@@ -76,7 +76,7 @@ func (r Report) survivors() (choice, bool) {
 	case len(others) > 0:
 		c.Others = "not by the settings that were read: " + c.Others
 	}
-	return c, len(all) > 1
+	return []choice{c}
 }
 
 func (r Report) candidate(s results.Subject) bool { return mayTake(s) && !r.broken(s.Name) }
@@ -279,19 +279,13 @@ func (r Report) summary() grid {
 	}
 	for _, h := range r.highlights() {
 		if !strings.HasPrefix(h.unit, "p99-") && !strings.HasPrefix(h.unit, "max-") {
-			columns = append(columns, numberColumn(h.title, h.cell))
+			columns = append(columns, numberColumn(h.title, func(s results.Subject) cell {
+				return figure(h.unit, true)(h.table.rowOf(s.Name))
+			}))
 		}
 	}
 	subjects := filter(r.Manifest.Subjects, func(s results.Subject) bool { return s.Kind != results.KindFloor })
 	return tabulate(grid{Title: "summary (median, ± 95% interval)"}, columns, subjects)
-}
-
-func (h highlight) cell(s results.Subject) cell {
-	i := slices.IndexFunc(h.table.Rows, func(r Row) bool { return r.Name == s.Name })
-	if i < 0 {
-		return cell{}
-	}
-	return figure(h.unit, true)(h.table.Rows[i])
 }
 
 // differ reports whether a statistical test supports a difference between the rows a and b.

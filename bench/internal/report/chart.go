@@ -163,17 +163,15 @@ func (r Report) curve(unit, facet string, ts []Table) view {
 func curvePoints(subject, unit string, ts []Table) [][]float64 {
 	var out [][]float64
 	for _, t := range ts {
-		for _, row := range t.Rows {
-			e, ok := row.Figures[unit]
-			if !ok || row.Name != subject {
-				continue
-			}
-			p := []float64{float64(max(1, t.Hosts) * t.Clients), e.Center}
-			if e.Bounded() {
-				p = append(p, e.Lo, e.Hi)
-			}
-			out = append(out, p)
+		e := t.rowOf(subject).Figures[unit]
+		if e.N == 0 {
+			continue
 		}
+		p := []float64{float64(max(1, t.Hosts) * t.Clients), e.Center}
+		if e.Bounded() {
+			p = append(p, e.Lo, e.Hi)
+		}
+		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b []float64) int { return cmp.Compare(a[0], b[0]) })
 	return out

@@ -32,6 +32,15 @@ func (t Table) cellOf(row Row) results.CellName {
 	return c
 }
 
+// rowOf returns the row of a subject, or a Row without figures.
+func (t Table) rowOf(subject string) Row {
+	i := slices.IndexFunc(t.Rows, func(row Row) bool { return row.Name == subject })
+	if i < 0 {
+		return Row{}
+	}
+	return t.Rows[i]
+}
+
 // Row has the figures of one subject: a backend, a baseline (a library) or a floor (a cheap call).
 type Row struct {
 	results.Subject

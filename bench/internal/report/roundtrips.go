@@ -90,32 +90,24 @@ func (r Report) tripWarnings() (out []string) {
 // RTT, divided by the growth of the RTT. The p50 at an RTT is the lowest p50 of all runs. If there
 // are more than two RTTs, the slope leaves out RTT 0, at which no relay was used.
 func (r Report) trips(scenario, op string, s results.Subject) (counted, slope *float64) {
-	var loads []results.CellName // cells without their RTT
-	at, few := map[results.CellName][][2]float64{}, false
-	counts := map[results.CellName]*float64{}
-	for _, t := range r.of(scenario) {
-		i := slices.IndexFunc(t.Rows, func(row Row) bool { return row.Name == s.Name && row.Figures["p50-ns/"+op].N > 0 })
-		ours := s.Kind == results.KindPlugin
+	ours := s.Kind == results.KindPlugin
+	p50 := func(t Table) results.Estimate { return t.rowOf(s.Name).Figures["p50-ns/"+op] }
+	ts := filter(r.of(scenario), func(t Table) bool {
 		waits := scenario == takeoverScenario && (!ours || t.Mode != "kill-host") // the takeover waits for the TTL, not for the store
-		if i < 0 || ours && t.insideHost() || waits {
-			continue
-		}
-		load := t.CellName
-		load.RTT = 0
-		if at[load] == nil {
-			loads = append(loads, load)
-		}
-		e := t.Rows[i].Figures["p50-ns/"+op]
-		at[load], few = append(at[load], [2]float64{float64(t.RTT), e.Min}), few || e.N < fewestRuns
-		if e := t.Rows[i].Figures["trips/"+op]; e.N > 0 {
-			counts[load] = &e.Center
-		}
-	}
-	if len(loads) == 0 {
+		return p50(t).N > 0 && !(ours && t.insideHost()) && !waits
+	})
+	if len(ts) == 0 {
 		return nil, nil
 	}
-	least := slices.MinFunc(loads, byLoad)
-	points := at[least] // from low to high RTT
+	few := slices.ContainsFunc(ts, func(t Table) bool { return p50(t).N < fewestRuns })
+	loads := groups(ts, func(t Table) results.CellName { t.RTT = 0; return t.CellName })
+	var points [][2]float64 // from low to high RTT
+	for _, t := range slices.MinFunc(loads, func(a, b group[results.CellName, Table]) int { return byLoad(a.key, b.key) }).all {
+		points = append(points, [2]float64{float64(t.RTT), p50(t).Min})
+		if e := t.rowOf(s.Name).Figures["trips/"+op]; e.N > 0 {
+			counted = &e.Center
+		}
+	}
 	if len(points) > 2 && points[0][0] == 0 {
 		points = points[1:]
 	}
@@ -123,5 +115,5 @@ func (r Report) trips(scenario, op string, s results.Subject) (counted, slope *f
 		near, far := points[0], points[len(points)-1]
 		slope = finite((far[1] - near[1]) / (far[0] - near[0]))
 	}
-	return counts[least], slope
+	return counted, slope
 }

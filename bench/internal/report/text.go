@@ -145,37 +145,29 @@ func (g grid) widths() []int {
 
 // parts splits the columns of table g over several tables of at most width characters.
 func (g grid) parts(width int) []grid {
-	widths := g.widths()
-	keys, keyed := []int{}, -2 // the key columns and their total width
-	for i := range max(1, g.Keys) {
-		keys, keyed = append(keys, i), keyed+2+widths[i]
-	}
+	widths, keys := g.widths(), max(1, g.Keys)
+	from := keys // the first column of the part, after the key columns
 	var out []grid
-	chosen, used := slices.Clone(keys), keyed
-	for i := len(keys); i < len(g.Columns); i++ {
-		if len(chosen) > len(keys) && used+2+widths[i] > width {
-			out = append(out, g.only(chosen))
-			chosen, used = slices.Clone(keys), keyed
+	for i := keys + 1; i < len(widths); i++ {
+		total := -2
+		for _, w := range slices.Concat(widths[:keys], widths[from:i+1]) {
+			total += w + 2
 		}
-		chosen, used = append(chosen, i), used+2+widths[i]
+		if total > width {
+			out = append(out, g.part(keys, from, i))
+			from = i
+		}
 	}
-	return append(out, g.only(chosen))
+	return append(out, g.part(keys, from, len(widths)))
 }
 
-// only returns table g with the given columns, and without rows that have text only in key columns.
-func (g grid) only(columns []int) grid {
-	out := grid{Title: g.Title, Note: g.Note}
-	for _, i := range columns {
-		out.Columns = append(out.Columns, g.Columns[i])
-	}
+// part returns a table with the key columns and the columns of g from one to another. It leaves out
+// rows that have text only in key columns.
+func (g grid) part(keys, from, to int) grid {
+	out := grid{Columns: slices.Concat(g.Columns[:keys], g.Columns[from:to])}
 	for _, row := range g.Rows {
-		part, says := gridRow{}, false
-		for n, i := range columns {
-			part = append(part, row[i])
-			says = says || n >= max(1, g.Keys) && row[i].Text != ""
-		}
-		if says {
-			out.Rows = append(out.Rows, part)
+		if slices.ContainsFunc(row[from:to], func(c cell) bool { return c.Text != "" }) {
+			out.Rows = append(out.Rows, slices.Concat(row[:keys], row[from:to]))
 		}
 	}
 	return out
