@@ -71,7 +71,7 @@ func (r Report) environment() grid {
 func (r Report) command() string {
 	p := r.Manifest.Plan
 	args := []string{"lockbench", "run"}
-	faults := r.faults()
+	faults := distinct(r.Verdict.Cells, func(c check.Cell) string { return c.Fault })
 	if len(faults) > 0 {
 		args[1] = "faults"
 	}
@@ -134,10 +134,6 @@ func given[T comparable](v T) string {
 		return ""
 	}
 	return fmt.Sprint(v)
-}
-
-func (r Report) faults() []string {
-	return distinct(r.Verdict.Cells, func(c check.Cell) string { return c.Fault })
 }
 
 func texts[T any](in []T) []string {

@@ -118,7 +118,7 @@ var compared = []struct{ unit, title string }{
 
 // columns returns the columns of table t, except columns in which all rows are empty.
 func columns(t Table) []column[Row] {
-	all := []column[Row]{rowSubject}
+	all := []column[Row]{{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}}
 	listed := map[string]bool{}
 	for _, u := range results.Units {
 		if u.Title != "" {
@@ -151,8 +151,6 @@ func filled[T any](columns []column[T], rows []T) []column[T] {
 		return slices.ContainsFunc(rows, func(of T) bool { return c.cell(of).Text != "" })
 	})
 }
-
-var rowSubject = column[Row]{gridColumn{"backend", false}, func(r Row) cell { return subject(r.Subject) }}
 
 // severalReferences replaces the reference baseline in column titles if the backends of a table
 // have different reference baselines. A note below the table names the reference of each backend.

@@ -84,12 +84,9 @@ func Load(dirs []string, filter string, gates []Gate) (c Comparison, err error) 
 // folder of one part (one of the merged runs), because their loads differ. The filter selects
 // figures, as in benchstat: "/backend:NAME /clients:64". The filter "" selects all figures.
 func Folders(before, after, filter string) (Comparison, error) {
-	a, err := ReadWhole(before)
-	if err != nil {
-		return Comparison{}, err
-	}
-	b, err := ReadWhole(after)
-	if err != nil {
+	a, errBefore := ReadWhole(before)
+	b, errAfter := ReadWhole(after)
+	if err := cmp.Or(errBefore, errAfter); err != nil {
 		return Comparison{}, err
 	}
 	d := a.Plan.Differs(b.Plan)
@@ -99,12 +96,9 @@ func Folders(before, after, filter string) (Comparison, error) {
 	if len(d) > 0 {
 		return Comparison{}, fmt.Errorf("%w: %s and %s: %s", ErrPlans, before, after, strings.Join(d, "; "))
 	}
-	left, _, err := read(before, a, filter)
-	if err != nil {
-		return Comparison{}, err
-	}
-	right, units, err := read(after, b, filter)
-	if err != nil {
+	left, _, errBefore := read(before, a, filter)
+	right, units, errAfter := read(after, b, filter)
+	if err := cmp.Or(errBefore, errAfter); err != nil {
 		return Comparison{}, err
 	}
 	c := compare(left, right, a.Plan.Runs, b.Plan.Runs, units)
@@ -236,7 +230,9 @@ func compare(before, after []measured, runsBefore, runsAfter int, units benchfmt
 			c.Warnings = append(c.Warnings, fmt.Sprintf("%s of %s, which is the same in both, differs by %+.0f %%: the machine has changed, not only the build", d.Unit, d.Cell, 100*d.Delta))
 		}
 	}
-	c.Warnings = append(c.Warnings, tooFew(c.Rows)...)
+	if few := tooFew(c.Rows); few != "" {
+		c.Warnings = append(c.Warnings, few)
+	}
 	if i := slices.IndexFunc(c.lacking, func(d Difference) bool { return Tested(d.Unit) }); i >= 0 {
 		c.Warnings = append(c.Warnings, "some figures are not compared, because not every run has them: the first is "+c.lacking[i].Unit+" of "+c.lacking[i].Cell)
 	}
@@ -255,12 +251,12 @@ func (c Comparison) whole(gates []Gate) error {
 }
 
 // tooFew returns a warning if each row has too few runs for any test to show a difference.
-func tooFew(rows []Difference) []string {
+func tooFew(rows []Difference) string {
 	if len(rows) == 0 || slices.ContainsFunc(rows, func(d Difference) bool { return d.canBeSupported(len(rows)) }) {
-		return nil
+		return ""
 	}
-	return []string{fmt.Sprintf("%d and %d runs cannot support a difference among %d rows: at least %d of each are needed, or fewer rows by a filter",
-		rows[0].Old.N, rows[0].New.N, len(rows), RunsNeeded(len(rows)))}
+	return fmt.Sprintf("%d and %d runs cannot support a difference among %d rows: at least %d of each are needed, or fewer rows by a filter",
+		rows[0].Old.N, rows[0].New.N, len(rows), RunsNeeded(len(rows)))
 }
 
 // Held says whether the figures of a folder are within a bound, which is a limit for a figure.
@@ -299,12 +295,9 @@ func (c *Comparison) hold(dir, filter string, bounds []Gate) error {
 	if err != nil {
 		return err
 	}
-	kept, _, err := read(dir, m, filter)
-	if err != nil {
-		return err
-	}
-	whole, _, err := read(dir, m, "") // the filter may have left out the baselines
-	if err != nil {
+	kept, _, errKept := read(dir, m, filter)
+	whole, _, errWhole := read(dir, m, "") // the filter may have left out the baselines
+	if err := cmp.Or(errKept, errWhole); err != nil {
 		return err
 	}
 	runs := runsOf(whole)
@@ -437,7 +430,7 @@ func (d Difference) Improved() bool {
 // canBeSupported reports whether there are enough runs for the U test to show a difference when the
 // given number of rows is tested together.
 func (d Difference) canBeSupported(rows int) bool {
-	return d.Old.N > 0 && d.New.N > 0 && leastP(d.Old.N, d.New.N)*float64(rows) < Alpha
+	return leastP(d.Old.N, d.New.N)*float64(rows) < Alpha
 }
 
 func correct(rows []Difference) {

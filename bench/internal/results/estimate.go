@@ -72,8 +72,7 @@ func Compare(subject, baseline []float64) Ratio {
 
 // sample copies the values, because package benchmath sorts the slice that it gets.
 func sample(values []float64) *benchmath.Sample {
-	t := benchmath.DefaultThresholds
-	return benchmath.NewSample(slices.Clone(values), &t)
+	return benchmath.NewSample(slices.Clone(values), new(benchmath.DefaultThresholds))
 }
 
 // Alpha is the significance level of all tests. A p-value is corrected for the number of tests

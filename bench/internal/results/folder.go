@@ -76,10 +76,7 @@ func (f *Folder) begin() (err error) {
 			return err
 		}
 	}
-	if err = writeManifest(f.Dir, f.manifest); err != nil {
-		return err
-	}
-	if err = writeHeader(f.results, f.manifest); err != nil {
+	if err = errors.Join(writeManifest(f.Dir, f.manifest), writeHeader(f.results, f.manifest)); err != nil {
 		return err
 	}
 	if f.eventLog, err = NewEventWriter(f.events); err != nil {

@@ -103,10 +103,6 @@ func concerned(gates []Gate, unit string) bool {
 	return slices.ContainsFunc(gates, func(g Gate) bool { return g.concerns(unit) })
 }
 
-func (g Gate) fails(d Difference) bool {
-	return d.Supported && !math.IsNaN(d.Delta) && g.beyond(d.Delta)
-}
-
 func (g Gate) beyond(v float64) bool { return g.above && v > g.limit || !g.above && v < g.limit }
 
 // Verdict is the result of checking a comparison against gates.
@@ -136,16 +132,14 @@ func (c Comparison) Judge(gates []Gate) (v Verdict, unknown []string) {
 		}
 	}
 	correct(rows)
-	if w := tooFew(rows); w != nil {
-		v.Blind = w[0]
-	}
+	v.Blind = tooFew(rows)
 	for _, g := range gates {
 		p := Sensitivity{Gate: g}
 		for _, d := range rows {
 			if !g.concerns(d.Unit) {
 				continue
 			}
-			if g.fails(d) {
+			if d.Supported && g.beyond(d.Delta) {
 				v.Failed = append(v.Failed, Failure{g, d})
 			}
 			if least := d.detectable(g.above, len(rows)); p.Row == (Row{}) || math.Abs(least) > math.Abs(p.Detectable) {
