@@ -104,7 +104,7 @@ func Cells(rounds []results.Round) []Cell {
 			i = len(cells)
 			cells = append(cells, Cell{
 				Backend: r.Backend, Fault: r.Fault, Control: r.Control, kind: r.Kind, fencing: r.Fencing,
-				terms: claim.TermsOf(r.Backend, r.Claims), made: r.Conditions,
+				terms: claim.TermsOf(r.Backend, r.Claims), made: r.Conditions, kept: map[claim.Rule]int{},
 			})
 		}
 		cells[i].add(r)
@@ -177,9 +177,6 @@ type table struct {
 
 func (t *table) violation(rule claim.Rule, name int, format string, args ...any) {
 	const keepEach = 3
-	if t.kept == nil {
-		t.kept = map[claim.Rule]int{}
-	}
 	if t.kept[rule]++; t.kept[rule] <= keepEach {
 		t.Violations = append(t.Violations,
 			fmt.Sprintf("%s: %s under %s, round %d, lock %d: %s", rule, t.Backend, t.Fault, t.round.Round, name, fmt.Sprintf(format, args...)))

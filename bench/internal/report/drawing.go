@@ -73,7 +73,7 @@ func (r Report) draw(h highlight, rows []Row) drawing {
 		for _, g := range groups(of, Row.promise) {
 			p := promise{Tokens: c.means, Durability: g.key}
 			for _, row := range g.all {
-				p.Marks = append(p.Marks, r.mark(row, h, s))
+				p.Marks = append(p.Marks, r.mark(row, s))
 			}
 			slices.SortStableFunc(p.Marks, func(a, b mark) int { return cmp.Compare(b.At, a.At) })
 			d.Lanes = append(d.Lanes, p)
@@ -91,14 +91,14 @@ func (row Row) promise() string {
 	return row.shortDurability()
 }
 
-func (r Report) mark(row Row, h highlight, s scale) mark {
-	e := row.Figures[h.unit]
+func (r Report) mark(row Row, s scale) mark {
+	e := row.Figures[s.unit]
 	m := mark{Label: row.Name, At: s.place(e.Center), Pale: !mayTake(row.Subject), Broken: r.broken(row.Name)}
 	if m.Broken {
 		m.Label = "✗ " + m.Label
 	}
 	if !m.Pale {
-		m.Label += " " + bare(h.unit, e.Center)
+		m.Label += " " + bare(s.unit, e.Center)
 	}
 	if e.Bounded() {
 		lo, hi := s.place(e.Lo), s.place(e.Hi)
@@ -115,14 +115,13 @@ func (row Row) shortDurability() string {
 // scale places figures on a logarithmic scale, with better figures further to the right.
 type scale struct {
 	lo, hi float64 // decimal logarithms
-	more   bool    // higher values are better
-	unit   string
+	highlight
 }
 
 // scaleOf returns a scale that has room for all figures and their intervals. The scale spans at
 // least half a power of ten (a factor of 3), because a shorter scale would exaggerate differences.
 func scaleOf(h highlight, rows []Row) scale {
-	s := scale{math.Inf(1), math.Inf(-1), h.more, h.unit}
+	s := scale{math.Inf(1), math.Inf(-1), h}
 	for _, row := range rows {
 		e := row.Figures[h.unit]
 		if !e.Bounded() || e.Lo <= 0 {

@@ -23,7 +23,7 @@ func (r Report) Safe() string {
 func (r Report) found() string {
 	v := r.Verdict
 	ours, grants := r.granted(results.KindPlugin)
-	of := " grants of " + listed(ours)
+	of := " grants of " + listed(names(ours))
 	if len(v.Cells) > 0 { // the table of scenario safety names the backends
 		grants, of = v.Granted(), " grants"
 	}
@@ -44,44 +44,39 @@ func (r Report) found() string {
 		}
 		return said
 	}
-	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, r.rising(ours))
+	return fmt.Sprintf("safe: %s%s checked: no two holders at once, %s", grouped(float64(grants)), of, rising(ours))
 }
 
 // The besides method says what the checks found about baselines, which the verdict leaves out. It
 // returns "" if no baseline got a lock.
 func (r Report) besides() string {
-	names, grants := r.granted(results.KindBaseline)
+	of, grants := r.granted(results.KindBaseline)
 	if grants == 0 {
 		return ""
 	}
-	found := "no two holders at once, " + r.rising(names)
-	if broken := filter(names, r.broken); len(broken) > 0 {
+	found := "no two holders at once, " + rising(of)
+	if broken := filter(names(of), r.broken); len(broken) > 0 {
 		found = "rules broken by " + listed(broken)
 	}
-	return fmt.Sprintf("baselines, which the verdict is not about: %s grants of %s checked: %s", grouped(float64(grants)), listed(names), found)
+	return fmt.Sprintf("baselines, which the verdict is not about: %s grants of %s checked: %s", grouped(float64(grants)), listed(names(of)), found)
 }
 
-func (r Report) granted(kind results.Kind) (names []string, grants int) {
+func (r Report) granted(kind results.Kind) (of []check.Subject, grants int) {
 	for _, s := range r.Verdict.Subjects {
 		if s.Kind == kind && s.Granted > 0 {
-			names = append(names, s.Backend)
-			grants += s.Granted
+			of, grants = append(of, s), grants+s.Granted
 		}
 	}
-	return names, grants
+	return of, grants
 }
 
-func (r Report) rising(names []string) string {
-	var with, without []string
-	for _, s := range r.Verdict.Subjects {
-		switch {
-		case !slices.Contains(names, s.Backend):
-		case s.Fencing == "none":
-			without = append(without, s.Backend)
-		default:
-			with = append(with, s.Backend)
-		}
-	}
+func names(of []check.Subject) []string {
+	return distinct(of, func(s check.Subject) string { return s.Backend })
+}
+
+func rising(of []check.Subject) string {
+	with := names(filter(of, func(s check.Subject) bool { return s.Fencing != "none" }))
+	without := names(filter(of, func(s check.Subject) bool { return s.Fencing == "none" }))
 	switch {
 	case len(without) == 0:
 		return "every token higher than those before it"
