@@ -210,47 +210,41 @@ func readFrame(r io.Reader) (kind byte, payload []byte, err error) {
 }
 
 func parseAttempts(to []Attempt, b []byte) ([]Attempt, error) {
-	p := parser{Reader: bytes.NewReader(b)}
+	r := bytes.NewReader(b)
+	var bad error
+	uvarint := func() uint64 {
+		v, err := binary.ReadUvarint(r)
+		bad = cmp.Or(bad, err)
+		return v
+	}
+	varint := func() int64 {
+		v, err := binary.ReadVarint(r)
+		bad = cmp.Or(bad, err)
+		return v
+	}
 	var last Attempt
-	for most := len(to) + blockSize; p.Len() > 0; {
+	for most := len(to) + blockSize; r.Len() > 0; {
 		if len(to) == most {
 			return to, fmt.Errorf("a block of more than %d attempts", blockSize)
 		}
-		kind, _ := p.ReadByte() // the block is not empty
+		kind, _ := r.ReadByte() // the block is not empty
 		a := Attempt{Outcome: Outcome(kind & 15), End: End(kind >> 4)}
-		a.Client, a.Name = int32(p.uvarint()), int32(p.uvarint())
-		a.Asked = last.Asked + p.varint()
-		a.Answered = a.Asked + p.varint()
+		a.Client, a.Name = int32(uvarint()), int32(uvarint())
+		a.Asked = last.Asked + varint()
+		a.Answered = a.Asked + varint()
 		if a.Outcome == Granted {
-			a.Token = last.Token + uint64(p.varint())
+			a.Token = last.Token + uint64(varint())
 			last.Token = a.Token
 		}
 		if a.End != EndOpen {
-			a.Ended = a.Answered + p.varint()
-			a.Done = a.Ended + p.varint()
+			a.Ended = a.Answered + varint()
+			a.Done = a.Ended + varint()
 		}
-		if p.err != nil {
-			return to, fmt.Errorf("a block ends within an attempt: %w", p.err)
+		if bad != nil {
+			return to, fmt.Errorf("a block ends within an attempt: %w", bad)
 		}
 		last.Asked = a.Asked
 		to = append(to, a)
 	}
 	return to, nil
-}
-
-type parser struct {
-	*bytes.Reader
-	err error
-}
-
-func (p *parser) uvarint() uint64 {
-	v, err := binary.ReadUvarint(p)
-	p.err = cmp.Or(p.err, err)
-	return v
-}
-
-func (p *parser) varint() int64 {
-	v, err := binary.ReadVarint(p)
-	p.err = cmp.Or(p.err, err)
-	return v
 }
