@@ -60,10 +60,10 @@ type line struct {
 	Points [][]float64 `json:"points"` // x, y, and the interval of y if there is one
 }
 
-// lines returns a line without points for each subject. Each backend has a family number. A baseline
-// gets the family of the backend that has the same reference. All baselines without such a backend
-// share an additional family. Because twenty lines are unreadable, the page at first hides each
-// baseline that no backend is compared with.
+// lines returns a line without points for each subject. Each backend has a family. A baseline gets
+// the family of the backend that has the same reference. All baselines without such a backend share
+// an additional family. Because twenty lines are unreadable, the page at first hides each baseline
+// that no backend is compared with.
 func lines(m results.Manifest) map[string]line {
 	out, byReference := map[string]line{}, map[string]int{}
 	plugins := filter(m.Subjects, func(s results.Subject) bool { return s.Kind == results.KindPlugin })
