@@ -6,19 +6,18 @@
 package baseline
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/lockbench/lockbench/bench/internal/load"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
-	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 	"github.com/lockbench/lockbench/plugins/etcd"
 	"github.com/lockbench/lockbench/plugins/mysql"
 	"github.com/lockbench/lockbench/plugins/postgres"
@@ -59,11 +58,11 @@ func (b Baseline) Without() (lacks []string) {
 // All returns the baselines in the order in which reports show them.
 func All() []Baseline {
 	return []Baseline{
-		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, pipelinedBaseline, inProcess(redis.Spec, under(keyPrefix+"in-process:")),
-		redsyncNodesBaseline, inProcess(redlock.Spec, under(keyPrefix+"in-process:")),
-		leaseRowBaseline, getLockBaseline, inProcess(mysql.Spec, under(tablePrefix+"in_process_")),
-		pgLeaseRowBaseline, pgAdvisoryBaseline, pgAdvisoryTxBaseline, inProcess(postgres.Spec, under(tablePrefix+"in_process_")),
-		etcdMutexBaseline, inProcess(etcd.Spec, func(cfg driver.Config) string { return etcdPrefix(cfg) + "in-process/" }),
+		redislockBaseline, redsyncBaseline, rueidislockBaseline, goredisBaseline, pipelinedBaseline, inProcess(redis.Spec),
+		redsyncNodesBaseline, inProcess(redlock.Spec),
+		leaseRowBaseline, getLockBaseline, inProcess(mysql.Spec),
+		pgLeaseRowBaseline, pgAdvisoryBaseline, pgAdvisoryTxBaseline, inProcess(postgres.Spec),
+		etcdMutexBaseline, inProcess(etcd.Spec),
 	}
 }
 
@@ -77,10 +76,6 @@ func Prefix(backend string) string {
 		return tablePrefix
 	}
 	return ""
-}
-
-func under(prefix string) func(driver.Config) string {
-	return func(driver.Config) string { return prefix }
 }
 
 func ByName(name string) (Baseline, bool) {
@@ -110,9 +105,8 @@ const (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// inProcess returns a baseline that is our library for a backend, without the plugin process. The
-// prefix function takes the backend's configuration, and returns the prefix of the library's keys.
-func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
+// inProcess returns a baseline that is our library for a backend, without the plugin process.
+func inProcess(spec driver.Spec) Baseline {
 	return Baseline{
 		Name:    spec.Name + "-in-process",
 		Doc:     "our " + spec.Name + " library without the plugin process",
@@ -120,7 +114,7 @@ func inProcess(spec driver.Spec, prefix func(driver.Config) string) Baseline {
 		Renews:  true,
 		Open: func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
 			own := maps.Clone(cfg)
-			own["prefix"] = prefix(cfg)
+			own["prefix"] = cmp.Or(Prefix(spec.Name), etcdPrefix(cfg)) + "in_process_"
 			b, err := driver.Open(ctx, spec, own, discard)
 			if err != nil {
 				return nil, err
@@ -143,19 +137,26 @@ func (l locker) Lock(name string, ttl time.Duration) (load.Lock, error) { return
 
 func (l locker) Close(context.Context) error { return l.close() }
 
-// onRedis returns an Open function that connects a client. The given function makes the locks.
-func onRedis(of func(goredis.UniversalClient) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
-	return func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		c, err := redisserver.Dial(cfg)
+// on returns an Open function that connects a client with dial. The function of makes the locks.
+func on[C io.Closer](dial func(driver.Config) (C, error), of func(context.Context, C) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
+	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
+		c, err := dial(cfg)
 		if err != nil {
 			return nil, err
 		}
-		prepare, err := of(c)
+		prepare, err := of(ctx, c)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 		return locker{prepare, c.Close}, nil
 	}
+}
+
+// advisory completes the baseline of a lock that has no TTL and ends with its connection.
+func advisory(b Baseline) Baseline {
+	b.Doc += " for each lease; no TTL, no token, nothing written"
+	b.NoTokens, b.Renews, b.Frees = true, true, true
+	return b
 }
 
 type acquire func(context.Context) (load.Lease, error)

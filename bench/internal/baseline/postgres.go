@@ -3,7 +3,6 @@ package baseline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"time"
 
@@ -24,60 +23,53 @@ var pgLeaseRowBaseline = Baseline{
 	Module:    pgxModule,
 	NoTokens:  true,
 	Reference: true,
-	Open: onPostgres(func(ctx context.Context, pool *pgxpool.Pool) (locks, error) {
-		_, err := pool.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+leaseTable+" (name bytea PRIMARY KEY, owner text NOT NULL, expires_at timestamptz NOT NULL)")
-		return func(name string, ttl time.Duration) (load.Lock, error) {
-			return &leaseRow{ttl: ttl, statements: pgLeaseRow{pool, []byte(name)}}, nil
-		}, err
+	Open: on(dialPostgres, func(ctx context.Context, pool pgPool) (locks, error) {
+		return leaseRows(ctx, leaseStatements{
+			create: "CREATE TABLE IF NOT EXISTS " + leaseTable + " (name bytea PRIMARY KEY, owner text NOT NULL, expires_at timestamptz NOT NULL)",
+			acquire: "INSERT INTO " + leaseTable + " AS l (name, owner, expires_at) VALUES ($1, $2, clock_timestamp() + $3 * interval '1 microsecond')" +
+				" ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at WHERE l.expires_at < clock_timestamp()",
+			renew: "UPDATE " + leaseTable + " SET expires_at = clock_timestamp() + $1 * interval '1 microsecond'" +
+				" WHERE name = $2 AND owner = $3 AND expires_at > clock_timestamp()",
+			release: "UPDATE " + leaseTable + " SET expires_at = '-infinity' WHERE name = $1 AND owner = $2",
+			exec: func(ctx context.Context, statement string, args ...any) (int64, error) {
+				tag, err := pool.Exec(ctx, statement, args...)
+				return tag.RowsAffected(), err
+			},
+		})
 	}),
-}
-
-type pgLeaseRow struct {
-	pool *pgxpool.Pool
-	name []byte
-}
-
-func (l pgLeaseRow) acquire(ctx context.Context, owner string, ttl time.Duration) (bool, error) {
-	return l.exec(ctx, "INSERT INTO "+leaseTable+" AS l (name, owner, expires_at) VALUES ($1, $2, clock_timestamp() + $3 * interval '1 microsecond')"+
-		" ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, expires_at = excluded.expires_at WHERE l.expires_at < clock_timestamp()",
-		l.name, owner, ttl.Microseconds())
-}
-
-func (l pgLeaseRow) renew(ctx context.Context, owner string, ttl time.Duration) (bool, error) {
-	return l.exec(ctx, "UPDATE "+leaseTable+" SET expires_at = clock_timestamp() + $3 * interval '1 microsecond'"+
-		" WHERE name = $1 AND owner = $2 AND expires_at > clock_timestamp()", l.name, owner, ttl.Microseconds())
-}
-
-func (l pgLeaseRow) release(ctx context.Context, owner string) (bool, error) {
-	return l.exec(ctx, "UPDATE "+leaseTable+" SET expires_at = '-infinity' WHERE name = $1 AND owner = $2", l.name, owner)
-}
-
-func (l pgLeaseRow) exec(ctx context.Context, statement string, args ...any) (changed bool, err error) {
-	tag, err := l.pool.Exec(ctx, statement, args...)
-	return tag.RowsAffected() > 0, err
 }
 
 // These are PostgreSQL's advisory locks. Most lock libraries for PostgreSQL use pg_advisory_lock.
 var (
-	pgAdvisoryBaseline   = advisoryLock("pg-advisory", "pg_advisory_lock on a connection", advisory)
-	pgAdvisoryTxBaseline = advisoryLock("pg-advisory-tx", "pg_advisory_xact_lock in a transaction", advisoryTx)
+	pgAdvisoryBaseline   = pgAdvisory("pg-advisory", "pg_advisory_lock on a connection", onConnection)
+	pgAdvisoryTxBaseline = pgAdvisory("pg-advisory-tx", "pg_advisory_xact_lock in a transaction", inTransaction)
 )
 
-func advisoryLock(name, doc string, ask func(context.Context, *pgxpool.Pool, int64) (load.Lease, error)) Baseline {
-	return Baseline{
-		Name:     name,
-		Doc:      doc + " for each lease; no TTL, no token, nothing written",
-		Backend:  "postgres",
-		Module:   pgxModule,
-		NoTokens: true,
-		Renews:   true, // it has no TTL
-		Frees:    true, // its connection ends with the host
-		Open: onPostgres(func(_ context.Context, pool *pgxpool.Pool) (locks, error) {
+func pgAdvisory(name, doc string, ask func(context.Context, pgPool, int64) (load.Lease, error)) Baseline {
+	return advisory(Baseline{
+		Name:    name,
+		Doc:     doc,
+		Backend: "postgres",
+		Module:  pgxModule,
+		Open: on(dialPostgres, func(_ context.Context, pool pgPool) (locks, error) {
 			return func(name string, _ time.Duration) (load.Lock, error) {
 				return acquire(func(ctx context.Context) (load.Lease, error) { return ask(ctx, pool, keyOf(name)) }), nil
 			}, nil
 		}),
-	}
+	})
+}
+
+// pgPool is a pool whose Close returns an error, as [io.Closer] needs it.
+type pgPool struct{ *pgxpool.Pool }
+
+func (p pgPool) Close() error {
+	p.Pool.Close()
+	return nil
+}
+
+func dialPostgres(cfg driver.Config) (pgPool, error) {
+	pool, err := postgresserver.Pool(cfg)
+	return pgPool{pool}, err
 }
 
 // keyOf returns a number for a lock name, because an advisory lock has a number, not a name.
@@ -87,23 +79,7 @@ func keyOf(name string) int64 {
 	return int64(h.Sum64())
 }
 
-// onPostgres returns an Open function that connects a pool. The given function makes the locks.
-func onPostgres(of func(context.Context, *pgxpool.Pool) (locks, error)) func(context.Context, driver.Config) (load.Locker, error) {
-	return func(ctx context.Context, cfg driver.Config) (load.Locker, error) {
-		pool, err := postgresserver.Pool(cfg)
-		if err != nil {
-			return nil, err
-		}
-		end := func() error { pool.Close(); return nil }
-		prepare, err := of(ctx, pool)
-		if err != nil {
-			return nil, errors.Join(err, end())
-		}
-		return locker{prepare, end}, nil
-	}
-}
-
-func advisory(ctx context.Context, pool *pgxpool.Pool, key int64) (load.Lease, error) {
+func onConnection(ctx context.Context, pool pgPool, key int64) (load.Lease, error) {
 	c, err := pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -125,7 +101,7 @@ func advisory(ctx context.Context, pool *pgxpool.Pool, key int64) (load.Lease, e
 	}}, nil
 }
 
-func advisoryTx(ctx context.Context, pool *pgxpool.Pool, key int64) (load.Lease, error) {
+func inTransaction(ctx context.Context, pool pgPool, key int64) (load.Lease, error) {
 	tx, err := pool.BeginTx(ctx, pgx.TxOptions{})
 	if err != nil {
 		return nil, err
@@ -138,12 +114,4 @@ func advisoryTx(ctx context.Context, pool *pgxpool.Pool, key int64) (load.Lease,
 		renew:   func(ctx context.Context) error { return lives(tx.Conn().Ping(ctx)) },
 		release: func(ctx context.Context) error { return lives(tx.Commit(ctx)) },
 	}}, nil
-}
-
-// lives wraps a connection's error in ErrNotHeld, because the lock ends with its connection.
-func lives(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockbench/lockbench/bench/internal/load"
 	"github.com/lockbench/lockbench/core/driver"
+	"github.com/lockbench/lockbench/internal/proc"
 	redisserver "github.com/lockbench/lockbench/internal/servers/redis"
 )
 
@@ -35,7 +36,9 @@ var goredisBaseline = Baseline{
 	Backend:  "redis",
 	Module:   "github.com/redis/go-redis/v9",
 	NoTokens: true,
-	Open:     onRedis(func(c goredis.UniversalClient) (locks, error) { return goredisLocks(c), nil }),
+	Open: on(redisserver.Dial, func(_ context.Context, c goredis.UniversalClient) (locks, error) {
+		return goredisLocks(c), nil
+	}),
 }
 
 // pipelinedBaseline sends the requests of concurrent callers together. It has no tokens and no
@@ -46,7 +49,7 @@ var pipelinedBaseline = Baseline{
 	Backend:  "redis",
 	Module:   "github.com/redis/go-redis/v9",
 	NoTokens: true,
-	Open: onRedis(func(c goredis.UniversalClient) (locks, error) {
+	Open: on(redisserver.Dial, func(_ context.Context, c goredis.UniversalClient) (locks, error) {
 		pipelines, ok := c.(interface {
 			AutoPipeline() (*goredis.AutoPipeliner, error)
 		})
@@ -83,10 +86,8 @@ func (l *goredisLock) Acquire(ctx context.Context) (load.Lease, error) {
 				release: func(ctx context.Context) error { return l.run(ctx, deleteIfOwner, owner) },
 			}, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !proc.Sleep(ctx, leasePoll) {
 			return nil, ctx.Err()
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
@@ -108,7 +109,7 @@ var redislockBaseline = Baseline{
 	Module:    "github.com/bsm/redislock",
 	NoTokens:  true,
 	Reference: true,
-	Open: onRedis(func(c goredis.UniversalClient) (locks, error) {
+	Open: on(redisserver.Dial, func(_ context.Context, c goredis.UniversalClient) (locks, error) {
 		client := redislock.New(c)
 		return func(name string, ttl time.Duration) (load.Lock, error) {
 			return &redislockLock{client: client, key: keyPrefix + "redislock:" + name, ttl: ttl}, nil
@@ -151,8 +152,8 @@ var redsyncBaseline = Baseline{
 	Backend:  "redis",
 	Module:   redsyncModule,
 	NoTokens: true,
-	Open: onRedis(func(c goredis.UniversalClient) (locks, error) {
-		return redsyncLocks("redsync:", redsyncgoredis.NewPool(c)), nil
+	Open: on(redisserver.Dial, func(_ context.Context, c goredis.UniversalClient) (locks, error) {
+		return redsyncLocks("redsync:", c), nil
 	}),
 }
 
@@ -163,21 +164,17 @@ var redsyncNodesBaseline = Baseline{
 	Module:    redsyncModule,
 	NoTokens:  true,
 	Reference: true,
-	Open: func(_ context.Context, cfg driver.Config) (load.Locker, error) {
-		nodes, err := redisserver.DialNodes(cfg)
-		if err != nil {
-			return nil, err
-		}
-		var pools []redsyncredis.Pool
-		for _, c := range nodes {
-			pools = append(pools, redsyncgoredis.NewPool(c))
-		}
-		return locker{redsyncLocks("redsync-nodes:", pools...), nodes.Close}, nil
-	},
+	Open: on(redisserver.DialNodes, func(_ context.Context, nodes redisserver.Clients) (locks, error) {
+		return redsyncLocks("redsync-nodes:", nodes...), nil
+	}),
 }
 
-func redsyncLocks(prefix string, nodes ...redsyncredis.Pool) locks {
-	sync := redsync.New(nodes...)
+func redsyncLocks(prefix string, nodes ...goredis.UniversalClient) locks {
+	var pools []redsyncredis.Pool
+	for _, c := range nodes {
+		pools = append(pools, redsyncgoredis.NewPool(c))
+	}
+	sync := redsync.New(pools...)
 	return func(name string, ttl time.Duration) (load.Lock, error) {
 		// The library would give up after 32 tries. With this option, only the end of ctx ends the wait.
 		m := sync.NewMutex(keyPrefix+prefix+name, redsync.WithExpiry(ttl), redsync.WithTries(math.MaxInt32))
