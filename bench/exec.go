@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lockbench/lockbench/bench/internal/command"
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
@@ -51,7 +52,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 			status, timeout = ended, time.After(grace)
 		}
 		if status != nil && !left {
-			return statusError(*status)
+			return exited(command.Status(*status))
 		}
 		select {
 		case <-children:
@@ -62,7 +63,7 @@ func Exec(argv []string, grace time.Duration, stderr io.Writer) error {
 			}
 		case <-timeout:
 			fmt.Fprintf(stderr, "lockbench: %s has ended, and what it left behind still runs after %v\n", argv[0], grace)
-			return statusError(*status)
+			return exited(command.Status(*status))
 		}
 	}
 }
@@ -98,12 +99,9 @@ func reap(program int) (ended *syscall.WaitStatus, left bool) {
 	}
 }
 
-func statusError(status syscall.WaitStatus) error {
-	switch {
-	case status.Signaled():
-		return StatusError(128 + int(status.Signal()))
-	case status.ExitStatus() != 0:
-		return StatusError(status.ExitStatus())
+func exited(status int) error {
+	if status == 0 {
+		return nil
 	}
-	return nil
+	return StatusError(status)
 }

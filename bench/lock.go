@@ -26,24 +26,11 @@ const (
 // Locked is a command that runs under a lock.
 type Locked struct {
 	Servers
+	// A TTL of 0 means the longer of 10 s and AtLeast. The Label "" means host name and process ID.
+	command.Terms
 	Backend string // its name, or the path of its plugin
-	Name    string // of the lock
 	Command []string
-
-	Try  bool          // do not wait for the lock
-	Wait time.Duration // longest wait; 0 for no limit
-	// TTL is the TTL of the lease. 0 means the longer of 10 s and AtLeast.
-	TTL     time.Duration
-	AtLeast time.Duration // the lock stays taken for at least this long; no more than TTL
-	Tick    time.Duration // all hosts together run the command only once per Tick; 0 for no such limit
-	MaxHold time.Duration // the command is ended after this time; 0 for never
-	Label   string        // shown to people as the holder; "" for host name and process ID
-	Lead    bool          // run the command as the leader of the election called Name
-	Restart bool          // with Lead: run the command again when it has ended
-
-	Held    int  // exit status if another holder has the lock, for example StatusHeld
-	Tell    bool // write a message if another holder has the lock
-	Verbose bool
+	Held    int // exit status if another holder has the lock, for example StatusHeld
 }
 
 // Run runs the command while it holds the lock. The command uses the terminal, standard input,
@@ -81,11 +68,8 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	for _, arg := range l.Command {
 		argv = append(argv, []byte(arg))
 	}
-	e := command.Run(command.Spec{
-		Backend: d.Name, Path: d.Path, Config: d.config, Name: l.Name, Program: []byte(program), Argv: argv, Label: cmp.Or(l.Label, hostAndPid()),
-		TTL: cmp.Or(l.TTL, max(10*time.Second, l.AtLeast)), AtLeast: l.AtLeast, Tick: l.Tick, MaxHold: l.MaxHold,
-		Try: l.Try, Wait: l.Wait, Lead: l.Lead, Restart: l.Restart, Tell: l.Tell, Verbose: l.Verbose,
-	}, signals, out)
+	l.Label, l.TTL = cmp.Or(l.Label, hostAndPid()), cmp.Or(l.TTL, max(10*time.Second, l.AtLeast))
+	e := command.Run(command.Spec{Terms: l.Terms, Backend: d.Name, Path: d.Path, Config: d.config, Program: []byte(program), Argv: argv}, signals, out)
 	switch e.Kind {
 	case command.Unavailable:
 		return &EnvError{Backend: d.Name, Err: errors.New(e.Reason), Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is, --target %[1]s=@FILE also user and password", d.Name)}
@@ -106,10 +90,7 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	if e.Reason != "" {
 		fmt.Fprintf(out, "lockbench: %s\n", e.Reason)
 	}
-	if e.Status != 0 {
-		return StatusError(e.Status)
-	}
-	return nil
+	return exited(e.Status)
 }
 
 // found returns the plugin with its description. If a signal arrives before the plugin has
@@ -150,10 +131,7 @@ func (l Locked) found(ctx context.Context, out io.Writer, signals <-chan os.Sign
 
 func notFound(err error, out io.Writer) error {
 	fmt.Fprintf(out, "lockbench: %v\n", err)
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return StatusError(127)
-	}
-	return StatusError(126)
+	return StatusError(command.Unstarted(err))
 }
 
 // hostAndPid returns the host name and the id of this process. The user started this process, but

@@ -43,7 +43,8 @@ LOCKBENCH_TICK, the time for which it runs.`,
 }
 
 func leadCommand() *cobra.Command {
-	l := bench.Locked{Lead: true}
+	var l bench.Locked
+	l.Lead = true
 	cmd := running(&cobra.Command{
 		Use:   "lead BACKEND NAME [flags] -- COMMAND [ARG...]",
 		Short: "Run a command while leading an election",

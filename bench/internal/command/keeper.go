@@ -190,30 +190,30 @@ func (k *keeper) plug() plug {
 
 // failed returns the End for an error that occurred while no command ran.
 func (k *keeper) failed(err error) End {
+	kind := Failed
 	var sig interrupt
+	var open *plugin.OpenError
 	switch {
 	case errors.As(context.Cause(k.wanted), &sig):
 		return End{Status: 128 + int(sig)}
 	case errors.Is(err, core.ErrInvalid), errors.Is(err, core.ErrConfig):
-		return End{Kind: Invalid, Reason: err.Error()}
+		kind = Invalid
 	case errors.Is(err, tick.ErrLate):
-		return End{Kind: Late, Reason: err.Error()}
+		kind = Late
 	case errors.Is(err, core.ErrHeld):
+		kind = Held
 		var held *core.HeldError
 		if errors.Is(err, context.DeadlineExceeded) && errors.As(err, &held) {
 			err = fmt.Errorf("not granted within %v: %w", k.spec.Wait, held)
 		}
-		return End{Kind: Held, Reason: err.Error()}
 	case errors.Is(err, core.ErrUnavailable), errors.Is(err, core.ErrDenied):
-		return End{Kind: Unavailable, Reason: err.Error()}
+		kind = Unavailable
 	case errors.Is(err, context.DeadlineExceeded):
-		return End{Kind: Held, Reason: err.Error()}
+		kind = Held
+	case errors.As(err, &open):
+		kind = Unavailable
 	}
-	var open *plugin.OpenError
-	if errors.As(err, &open) {
-		return End{Kind: Unavailable, Reason: err.Error()}
-	}
-	return End{Kind: Failed, Reason: err.Error()}
+	return End{Kind: kind, Reason: err.Error()}
 }
 
 func (k *keeper) tell(ev core.Event) {
@@ -222,12 +222,11 @@ func (k *keeper) tell(ev core.Event) {
 	case core.EventAcquired:
 		k.say(line{Say: fmt.Sprintf("acquired %s under token %d after %v", name, ev.Token, ev.Took.Round(time.Millisecond))})
 	case core.EventWaiting, core.EventWaitFailed:
-		text := fmt.Sprintf("waiting: %v", ev.Err)
+		said := line{Warn: fmt.Sprintf("waiting: %v", ev.Err)}
 		if errors.Is(ev.Err, core.ErrHeld) && !k.spec.Tell {
-			k.say(line{Say: text})
-			return
+			said = line{Say: said.Warn}
 		}
-		k.say(line{Warn: text})
+		k.say(said)
 	case core.EventRenewed:
 		text := "renewed " + name
 		if ev.Slack > 0 {

@@ -42,10 +42,8 @@ func (o *Out) Write(text []byte) (int, error) {
 // accepted by then is lost.
 func (o *Out) Close() {
 	close(o.texts)
-	timer := time.NewTimer(outBudget)
-	defer timer.Stop()
 	select {
 	case <-o.done:
-	case <-timer.C:
+	case <-time.After(outBudget):
 	}
 }

@@ -66,20 +66,11 @@ func (k *keeper) hold(h held) End {
 	case started != nil && k.wanted.Err() != nil:
 		return k.failed(started)
 	case started != nil:
-		return notStarted(string(k.spec.Argv[0]), started)
+		return End{Status: Unstarted(started), Reason: fmt.Sprintf("%s: %v", k.spec.Argv[0], started)}
 	case r.status == nil: // other code has waited for the command
 		return End{Kind: Failed, Reason: "the command has ended with an unknown status"}
-	case r.status.Signaled():
-		return End{Status: 128 + int(r.status.Signal())}
 	}
-	return End{Status: r.status.ExitStatus()}
-}
-
-func notStarted(name string, err error) End {
-	if errors.Is(err, syscall.ENOENT) {
-		return End{Status: 127, Reason: fmt.Sprintf("%s: %v", name, err)}
-	}
-	return End{Status: 126, Reason: fmt.Sprintf("%s: %v", name, err)}
+	return End{Status: Status(*r.status)}
 }
 
 // begin starts the command in the front's process group.
@@ -123,17 +114,16 @@ func (r *run) took(pid int, status syscall.WaitStatus) {
 	defer r.mu.Unlock()
 	switch {
 	case pid != r.pid:
+		return
 	case status.Stopped():
 		r.halted = 0
 		r.say(line{Stopped: pid})
-	case status.Continued():
-		r.halted = frontResumes
-		r.resume()
-	default:
-		r.halted = frontResumes
-		r.resume()
+		return
+	case !status.Continued():
 		r.status, r.over, r.pid = &status, time.Now(), 0
 	}
+	r.halted = frontResumes
+	r.resume()
 }
 
 // frontResumes is the number of tries to resume the front. The first try may be too early, because

@@ -1,6 +1,9 @@
 package command
 
 import (
+	"errors"
+	"os"
+	"os/exec"
 	"syscall"
 	"time"
 
@@ -8,25 +11,30 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
+// Terms say when a command runs under a lock, and for how long.
+type Terms struct {
+	Name    string        // of the lock
+	Label   string        // shown to people as the holder
+	TTL     time.Duration // of the lease
+	AtLeast time.Duration // the lock stays taken for at least this long; no more than TTL
+	Tick    time.Duration // all hosts together run the command only once per Tick; 0 for no such limit
+	MaxHold time.Duration // the command is ended after this time; 0 for never
+	Try     bool          // do not wait for the lock
+	Wait    time.Duration // longest wait; 0 for no limit
+	Lead    bool          // run the command as the leader of the election called Name
+	Restart bool          // with Lead: run the command again when it has ended
+	Tell    bool          // write a message if another holder has the lock
+	Verbose bool          // report everything
+}
+
 // Spec says which command to run under which lock.
 type Spec struct {
+	Terms
 	Backend, Path string // name and path of the plugin
 	Config        driver.Config
-	Name          string   // of the lock
 	Program       []byte   // path of the command; not a string, because JSON changes strings that are not UTF-8
 	Argv          [][]byte // arguments of the command, its name first
-	Label         string
-	Run           string // value of the lock, by which the front finds the lease of this run
-
-	TTL, AtLeast time.Duration // as in core.LockOptions
-	Tick         time.Duration // the interval of tick.Every; 0 for a lock without ticks
-	MaxHold      time.Duration // the command is ended after this time; 0 for never
-	Try          bool          // do not wait
-	Wait         time.Duration // longest wait; 0 for no end
-	Lead         bool          // run the command as the leader of the election Name
-	Restart      bool          // run the command again if it ends while this host leads
-	Tell         bool          // say which holder the keeper waits for
-	Verbose      bool          // say everything
+	Run           string   // value of the lock, by which the front finds the lease of this run
 
 	// The command inherits these from the front, but the keeper does not.
 	Stdio   [3]uintptr       // descriptors of standard input, output and error
@@ -53,6 +61,22 @@ type End struct {
 	Kind   Kind
 	Status int
 	Reason string
+}
+
+// Status returns the exit status that a shell shows for a process that has ended.
+func Status(w syscall.WaitStatus) int {
+	if w.Signaled() {
+		return 128 + int(w.Signal())
+	}
+	return w.ExitStatus()
+}
+
+// Unstarted returns the exit status that a shell shows for a command that err kept from starting.
+func Unstarted(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return 127
+	}
+	return 126
 }
 
 // line is a message from the keeper, which holds the lease, to the front, which the user started.
