@@ -17,7 +17,6 @@ import (
 type ConformPlan struct {
 	Servers
 	Plugin string // name or path
-	MTLS   bool
 	// Require makes Conform fail if a conformance rule that applies to the plugin was not checked.
 	Require bool
 	// Rules receives one line for each rule as soon as the rule's result is known, and then the rule's
@@ -32,12 +31,12 @@ const sweepTimeout = 30 * time.Second
 // Conform runs the conformance suite.
 func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err error) {
 	opts.fill()
-	p.starts, p.noMTLS = true, !p.MTLS
+	p.starts = true
 	d, err := p.resolve(ctx, p.Plugin, opts.Lines)
 	if err != nil {
 		return nil, err
 	}
-	suite := conform.Options{Name: d.Name, Path: d.Path, Config: d.config, Namespaces: d.takes("prefix") != nil, NoMTLS: !p.MTLS}
+	suite := conform.Options{Name: d.Name, Path: d.Path, Config: d.config, Namespaces: d.takes("prefix") != nil, NoMTLS: p.noMTLS()}
 	// Start throwaway servers if flags say how, or if the plugin takes an address and got none.
 	if p.strangers[d.Name] != nil || len(p.Targets) == 0 && d.config["address"] == "" && d.takes("address") != nil {
 		servers, err := new(environment).start(ctx, d.Found, true)

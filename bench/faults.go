@@ -62,7 +62,6 @@ type FaultsPlan struct {
 
 	// Servers needs no Targets, because faults harm only servers that lockbench starts.
 	Servers
-	MTLS bool
 	// Out is the directory for the result folder. It must be empty or missing. FaultsReplay writes a
 	// folder only if Out is set.
 	Out string
@@ -73,7 +72,7 @@ type FaultsPlan struct {
 // promise of docs/safety.md).
 func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 	opts.fill()
-	p.starts, p.noMTLS = true, !p.MTLS
+	p.starts = true
 	if err := cmp.Or(p.read(opts.Lines, p.Backends...), p.Check(), p.meetAll(ctx)); err != nil {
 		return nil, err
 	}
@@ -150,7 +149,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 		return nil, m, err
 	}
 	m = results.Manifest{Lockbench: Version(), Machine: machine()}
-	m.Plan = results.Plan{Scenarios: []string{scenario}, Runs: runs, Seed: p.Seed, Hosts: []int{1}, TTLms: faults.TTL.Milliseconds(), MTLS: p.MTLS, Quick: p.Quick, Env: EnvLocal, Commands: p.Commands, Claims: p.claimed, Config: p.configured()}
+	m.Plan = results.Plan{Scenarios: []string{scenario}, Runs: runs, Seed: p.Seed, Hosts: []int{1}, TTLms: faults.TTL.Milliseconds(), MTLS: !p.noMTLS(), Quick: p.Quick, Env: EnvLocal, Commands: p.Commands, Claims: p.claimed, Config: p.configured()}
 	binaries := map[string]string{}
 	for _, d := range described {
 		if served && !kinds.Of(d.Name).Known() {
@@ -173,7 +172,7 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 			return nil, m, err
 		}
 		b := faults.Described(path, d.says)
-		b.Name, b.Config, b.Claims, b.NoMTLS, b.HostProgram = d.Name, d.config, p.claims(d.Name), !p.MTLS, p.HostProgram
+		b.Name, b.Config, b.Claims, b.NoMTLS, b.HostProgram = d.Name, d.config, p.claims(d.Name), p.noMTLS(), p.HostProgram
 		backends = append(backends, b)
 		m.Subjects = append(m.Subjects, results.Subject{
 			Name: d.Name, Kind: results.KindPlugin, Version: d.says.Version, Fencing: string(claims.Fencing), Scope: string(claims.Scope),

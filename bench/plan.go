@@ -59,7 +59,6 @@ type Plan struct {
 	// Seed determines the order of the measurements. 0 means a random seed.
 	Seed  uint64
 	Quick bool
-	MTLS  bool
 	// Env is the environment in which throwaway servers run, one of [Environments]. "" means the
 	// servers that "env up" keeps or, if it keeps none, local processes.
 	Env string
@@ -101,7 +100,6 @@ func DefaultPlan(quick bool) Plan {
 		WarmUp:    measure.WarmUp,
 		Measure:   results.MeasuredFor(quick),
 		Quick:     quick,
-		MTLS:      true,
 	}
 	if quick {
 		p.Runs, p.WarmUp, p.For = quickRuns, measure.QuickWarmUp, quickFor
@@ -275,7 +273,7 @@ func (p Plan) recorded(backends, baselines []string) results.Plan {
 		Clients: p.Clients, Hosts: p.Hosts, Keys: p.Keys, Hold: p.Hold, RTT: p.RTT, Rate: p.Rate, Runs: p.Runs, TTLms: p.TTL.Milliseconds(),
 		WarmUpms: p.WarmUp.Milliseconds(), Measurems: p.Measure.Milliseconds(),
 		Modes: p.Modes, Candidates: p.Candidates, TickMs: p.Tick.Milliseconds(), Parts: p.Parts, ForMs: p.For.Milliseconds(), Stress: p.Stress,
-		MTLS: p.MTLS, Quick: p.Quick, Env: p.Env, OwnTargets: slices.Sorted(maps.Keys(p.own)),
+		MTLS: !p.noMTLS(), Quick: p.Quick, Env: p.Env, OwnTargets: slices.Sorted(maps.Keys(p.own)),
 		Commands: p.Commands, Config: p.configured(),
 	}
 }

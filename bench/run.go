@@ -68,7 +68,7 @@ func Main() {
 func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
 	opts.fill()
 	p = p.filled()
-	p.starts, p.noMTLS = true, !p.MTLS
+	p.starts = true
 	if err := cmp.Or(p.read(opts.Lines, p.Backends...), p.Check(), p.meetAll(ctx)); err != nil {
 		return nil, err
 	}

@@ -142,7 +142,7 @@ func (s *Servers) meet(d described) error {
 	open := func(ctx context.Context, cfg driver.Config) (func(context.Context) error, func() error, error) {
 		all := maps.Clone(rest)
 		maps.Copy(all, cfg)
-		return asking(ctx, d, &plugin.Options{Path: d.Path, Config: all, NoMTLS: s.noMTLS, StartTimeout: startTimeout})
+		return asking(ctx, d, &plugin.Options{Path: d.Path, Config: all, NoMTLS: s.noMTLS(), StartTimeout: startTimeout})
 	}
 	kinds.Add(servers.Stranger{Line: of.command, Keys: keys, Forgets: of.claims.Forgets, Open: open}.Kind(d.Name))
 	return nil

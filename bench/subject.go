@@ -68,7 +68,7 @@ func (s *subject) commands() func(ctx context.Context) (servers.Served, error) {
 // open opens a backend through its plugin, and checks that the store answers.
 func (s *session) open(ctx context.Context, d described) (driver.Backend, error) {
 	b, err := plugin.Open(ctx, d.Name, &plugin.Options{
-		Path: d.Path, Config: d.config, Dirs: s.plan.PluginDirs, NoMTLS: !s.plan.MTLS, Logger: s.log, StartTimeout: startTimeout,
+		Path: d.Path, Config: d.config, Dirs: s.plan.PluginDirs, NoMTLS: s.plan.noMTLS(), Logger: s.log, StartTimeout: startTimeout,
 	})
 	if err != nil {
 		return nil, &EnvError{Backend: d.Name, Err: at(d.config["address"], err)}
@@ -106,7 +106,7 @@ func (s *session) pluginSubject(b driver.Backend, d described) *subject {
 		check:   b.Check,
 		close:   locker.Close,
 		address: d.config["address"],
-		host:    host.Spec{Backend: d.Name, Path: d.Path, Config: d.config, NoMTLS: !s.plan.MTLS},
+		host:    host.Spec{Backend: d.Name, Path: d.Path, Config: d.config, NoMTLS: s.plan.noMTLS()},
 		ttl:     d.ttl,
 	}
 }

@@ -33,12 +33,13 @@ type Servers struct {
 	Claims []string
 	// PluginDirs are directories to search for plugins, before lockbench's own directory and PATH.
 	PluginDirs []string
+	// MTLS is "off" if host and plugin do without mutual TLS.
+	MTLS string
 
 	own    map[string]bool          // backends with a target
 	config map[string]driver.Config // includes the configuration of targets
 
 	starts    bool // throwaway servers may be started, so Commands are allowed
-	noMTLS    bool // no mutual TLS to the plugins that check whether servers answer
 	strangers map[string]*stranger
 	claimed   []string // backends with claims
 }
@@ -56,6 +57,8 @@ func (s *Servers) configured() (keys []string) {
 	}
 	return keys
 }
+
+func (s *Servers) noMTLS() bool { return s.MTLS == "off" }
 
 // read parses the flags. It refuses an address with a password on the command line, because all
 // users of the machine can see the arguments of a process. For a password in Config, it only writes

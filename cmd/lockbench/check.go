@@ -1,16 +1,13 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/lockbench/lockbench/bench"
 )
 
 func checkCommand() *cobra.Command {
-	var format string
-	cmd := &cobra.Command{
+	return showing(&cobra.Command{
 		Use:   "check DIR",
 		Short: "Judge the safety of a saved run again",
 		Long: `check reads the recorded attempts of a result folder and looks for two holders
@@ -21,11 +18,5 @@ of baselines, of controls, and what is documented are shown and do not count.`,
   lockbench check results/20260102T030405Z --format json`,
 		Args:              needs(1, 1, "a result folder"),
 		ValidArgsFunction: directories,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			shown, err := bench.Check(args[0])
-			return errors.Join(show(shown, format, cmd), err)
-		},
-	}
-	choiceVar(cmd.Flags(), &format, "format", "text", "output: text or json", "text", "json")
-	return cmd
+	}, func(_ *cobra.Command, args []string) (*bench.Outcome, error) { return bench.Check(args[0]) })
 }

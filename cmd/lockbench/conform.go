@@ -9,7 +9,6 @@ import (
 
 func conformCommand() *cobra.Command {
 	var p bench.ConformPlan
-	var mtls string
 	cmd := &cobra.Command{
 		Use:   "conform NAME|PATH",
 		Short: "Check a plugin against the rules of the contract",
@@ -29,7 +28,7 @@ counts.`,
 		Args:              needs(1, 1, "a plugin"),
 		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p.Plugin, p.MTLS = args[0], mtls == "on"
+			p.Plugin = args[0]
 			if !cmd.Flags().Changed("require") {
 				p.Require = drivertest.Required()
 			}
@@ -40,10 +39,10 @@ counts.`,
 		},
 	}
 	fl := cmd.Flags()
-	choiceVar(fl, &mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`; off for a plugin that has none", "on", "off")
 	fl.BoolVarP(&p.AllCases, "verbose", "v", false, "show every case")
 	fl.BoolVar(&p.Require, "require", false, "fail when a rule that applies did not run (default in CI)")
-	serverVar(fl, &p.Commands)
+	startedVar(fl, &p.Servers)
+	fl.Lookup("mtls").Usage += "; off for a plugin that has none"
 	serversVar(fl, &p.Servers)
 	return cmd
 }

@@ -144,7 +144,6 @@ func envStatusCommand() *cobra.Command {
 
 func envDoctorCommand() *cobra.Command {
 	var dirs []string
-	var format string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say which plugins, servers and tools are found, and what to do about the others",
@@ -155,12 +154,9 @@ when there is no plugin that can be used.`,
 		Example: `  lockbench env doctor
   lockbench env doctor --plugin-dir ./bin --format json`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			shown, err := bench.Examine(cmd.Context(), dirs)
-			return errors.Join(show(shown, format, cmd), err)
-		},
 	}
-	choiceVar(cmd.Flags(), &format, "format", "text", "output: text or json", "text", "json")
 	pluginDirVar(cmd.Flags(), &dirs)
-	return cmd
+	return showing(cmd, func(cmd *cobra.Command, _ []string) (*bench.Outcome, error) {
+		return bench.Examine(cmd.Context(), dirs)
+	})
 }

@@ -47,8 +47,6 @@ func exitCode(err error) int {
 	return exitInternal
 }
 
-func hinted(err error, hint string) error { return bench.Hinted(err, hint) }
-
 func usagef(format string, args ...any) error {
 	return &bench.UsageError{Msg: fmt.Sprintf(format, args...)}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -11,10 +10,9 @@ import (
 )
 
 type faultsFlags struct {
+	played
 	given        bench.FaultsPlan // the plan as the flags give it
 	search, soak time.Duration
-	mtls, format string
-	verbose      bool
 }
 
 func faultsCommand() *cobra.Command { return new(faultsFlags).command() }
@@ -39,7 +37,11 @@ broken.`,
   lockbench faults --list`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd.Context(), cmd)
+			p, err := f.plan(cmd)
+			if err != nil {
+				return err
+			}
+			return f.play(cmd, func(opts bench.Options) (*bench.Outcome, error) { return bench.Faults(cmd.Context(), p, opts) })
 		},
 	}
 	fl, p := cmd.Flags(), &f.given
@@ -58,27 +60,15 @@ broken.`,
 	choiceVar(fl, &f.format, "format", "text", "output, `text|md|json`", formats...)
 	fl.StringVarP(&p.Out, "output", "o", "", "result folder `DIR` (default results/<UTC time>)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show logs, and each schedule or round")
-	mtlsVar(fl, &f.mtls)
-	serverVar(fl, &p.Commands)
-	claimsVar(fl, &p.Claims)
+	startedVar(fl, &p.Servers)
+	fl.StringArrayVar(&p.Claims, "claims", nil, "what they do not promise: `BACKEND=FILE`")
 	configVar(fl, &p.Config)
 	pluginDirVar(fl, &p.PluginDirs)
 	return cmd
 }
 
-func (f *faultsFlags) run(ctx context.Context, cmd *cobra.Command) error {
-	p, err := f.plan(cmd)
-	if err != nil {
-		return err
-	}
-	opts, progress := options(cmd, f.verbose)
-	shown, err := bench.Faults(ctx, p, opts)
-	return showRun(shown, f.format, cmd, progress, err)
-}
-
 func (f *faultsFlags) plan(cmd *cobra.Command) (p bench.FaultsPlan, err error) {
 	p = f.given
-	p.MTLS = f.mtls == "on"
 	for _, mode := range []struct {
 		is     bench.FaultsMode
 		length time.Duration

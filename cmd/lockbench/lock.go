@@ -72,7 +72,7 @@ func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
 	cmd.ValidArgsFunction = lockNames
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 2 || len(args) < 3 {
-			return hinted(usagef("%s needs a backend, the name of a lock, and behind -- a command", cmd.CommandPath()), cmd.UseLine())
+			return bench.Hinted(usagef("%s needs a backend, the name of a lock, and behind -- a command", cmd.CommandPath()), cmd.UseLine())
 		}
 		return nil
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -30,16 +29,12 @@ are configured with, their prefix above all: another prefix has other locks.`,
 // The looking function makes cmd call the function look with the backend in cmd's first argument.
 func looking(cmd *cobra.Command, look func(ctx context.Context, l bench.Locks, args []string) (*bench.Outcome, error)) *cobra.Command {
 	var l bench.Locks
-	var format string
-	choiceVar(cmd.Flags(), &format, "format", "text", "output: text or json", "text", "json")
 	serversVar(cmd.Flags(), &l.Servers)
 	cmd.ValidArgsFunction = lockNames
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return showing(cmd, func(cmd *cobra.Command, args []string) (*bench.Outcome, error) {
 		l.Backend, l.Warn = args[0], cmd.ErrOrStderr()
-		shown, err := look(cmd.Context(), l, args[1:])
-		return errors.Join(show(shown, format, cmd), err)
-	}
-	return cmd
+		return look(cmd.Context(), l, args[1:])
+	})
 }
 
 func locksListCommand() *cobra.Command {
@@ -82,7 +77,7 @@ is not ended. It asks first; where there is no terminal it needs --yes.`,
 		Args: needs(2, 2, "a backend and the name of a lock"),
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes && !isTerminal(cmd.InOrStdin()) {
-				return hinted(usagef("%s asks before it breaks a lease, and there is no terminal to ask on", cmd.CommandPath()), "--yes breaks it without a question")
+				return bench.Hinted(usagef("%s asks before it breaks a lease, and there is no terminal to ask on", cmd.CommandPath()), "--yes breaks it without a question")
 			}
 			return nil
 		},

@@ -140,7 +140,7 @@ func parentOnly(cmd *cobra.Command, args []string) error {
 	}
 	err := usagef("%s has no command %q%s", cmd.CommandPath(), args[0], bench.Suggest(args[0], names))
 	if f := cmd.Flags().Lookup(args[0]); f != nil {
-		return hinted(err, cmd.CommandPath()+" --"+f.Name)
+		return bench.Hinted(err, cmd.CommandPath()+" --"+f.Name)
 	}
 	return err
 }
@@ -152,7 +152,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	}
 	err := usagef("%s takes no argument %q", cmd.CommandPath(), args[0])
 	if slices.ContainsFunc(bench.Choices("baselines"), func(b bench.Named) bool { return b.Name == args[0] }) {
-		return hinted(err, "a list of baselines needs an equals sign: --baselines="+args[0])
+		return bench.Hinted(err, "a list of baselines needs an equals sign: --baselines="+args[0])
 	}
 	return err
 }
@@ -161,7 +161,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 func needs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return hinted(usagef("%s needs %s", cmd.CommandPath(), what), cmd.UseLine())
+			return bench.Hinted(usagef("%s needs %s", cmd.CommandPath(), what), cmd.UseLine())
 		}
 		return nil
 	}
@@ -186,7 +186,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		return usagef("--%s has no value %q; it takes %s", f.Name, invalid.GetValue(), takes[f.Value.Type()])
 	}
-	return hinted(usagef("%v", err), cmd.CommandPath()+" --help")
+	return bench.Hinted(usagef("%v", err), cmd.CommandPath()+" --help")
 }
 
 // The takes map describes, for each of pflag's types of flags, the values that the flag accepts.

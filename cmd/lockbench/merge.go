@@ -27,7 +27,7 @@ needs no clocks.`,
 		ValidArgsFunction: directories,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return hinted(usagef("%s needs a folder to write to", cmd.CommandPath()), cmd.UseLine())
+				return bench.Hinted(usagef("%s needs a folder to write to", cmd.CommandPath()), cmd.UseLine())
 			}
 			if err := checkFolder(out); err != nil {
 				return err

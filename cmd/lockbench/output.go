@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 
@@ -20,6 +21,35 @@ func show(o *bench.Outcome, format string, cmd *cobra.Command) error {
 		return nil
 	}
 	return o.Write(cmd.OutOrStdout(), format)
+}
+
+// showing makes cmd show the outcome of do as text or, if the user says so, as JSON.
+func showing(cmd *cobra.Command, do func(cmd *cobra.Command, args []string) (*bench.Outcome, error)) *cobra.Command {
+	var format string
+	choiceVar(cmd.Flags(), &format, "format", "text", "output: text or json", "text", "json")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		shown, err := do(cmd, args)
+		return errors.Join(show(shown, format, cmd), err)
+	}
+	return cmd
+}
+
+// played has the flags of run and faults that say what they show.
+type played struct {
+	format  string
+	verbose bool
+}
+
+// play calls do, and shows its progress and its outcome.
+func (f played) play(cmd *cobra.Command, do func(bench.Options) (*bench.Outcome, error)) error {
+	stderr := cmd.ErrOrStderr()
+	progress := newProgress(stderr, "starting servers and plugins")
+	opts := bench.Options{Progress: progress, Lines: progress.above(stderr), Verbose: f.verbose}
+	if f.verbose {
+		opts.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	shown, err := do(opts)
+	return showRun(shown, f.format, cmd, progress, err)
 }
 
 func showRun(o *bench.Outcome, format string, cmd *cobra.Command, p *progress, err error) error {

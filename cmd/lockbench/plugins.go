@@ -38,7 +38,6 @@ func pluginsListCommand() *cobra.Command {
 
 func pluginsDescribeCommand() *cobra.Command {
 	var dirs []string
-	var format string
 	cmd := &cobra.Command{
 		Use:   "describe NAME|PATH",
 		Short: "Show what a plugin claims and which configuration it takes",
@@ -46,14 +45,11 @@ func pluginsDescribeCommand() *cobra.Command {
   lockbench plugins describe ./bin/lockplugin-mine --format json`,
 		Args:              needs(1, 1, "a plugin"),
 		ValidArgsFunction: firstBackend(cobra.ShellCompDirectiveDefault),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			shown, err := bench.DescribePlugin(cmd.Context(), args[0], dirs)
-			return errors.Join(show(shown, format, cmd), err)
-		},
 	}
 	pluginDirVar(cmd.Flags(), &dirs)
-	choiceVar(cmd.Flags(), &format, "format", "text", "output: text or json", "text", "json")
-	return cmd
+	return showing(cmd, func(cmd *cobra.Command, args []string) (*bench.Outcome, error) {
+		return bench.DescribePlugin(cmd.Context(), args[0], dirs)
+	})
 }
 
 func pluginsNewCommand() *cobra.Command {

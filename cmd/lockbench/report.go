@@ -24,7 +24,7 @@ page instead.`,
 		ValidArgsFunction: directories,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "-" && cmd.Flags().Changed("format") {
-				return hinted(usagef("-o - prints the HTML page, so there is no room for --format %s", format),
+				return bench.Hinted(usagef("-o - prints the HTML page, so there is no room for --format %s", format),
 					"write the page to a file, or run report twice")
 			}
 			shown, page, err := bench.Report(args[0], out)

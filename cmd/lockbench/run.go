@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,10 +10,9 @@ import (
 )
 
 type runFlags struct {
-	given        bench.Plan // the plan as the flags give it
-	mtls, format string
-	verbose      bool
-	list         bool
+	played
+	given bench.Plan // the plan as the flags give it
+	list  bool
 }
 
 func runCommand() *cobra.Command {
@@ -42,7 +39,14 @@ says what scenarios, modes and baselines are:
 			if args, old := faultsArgs(cmd); old {
 				return runFaults(cmd, args)
 			}
-			return f.run(cmd.Context(), cmd)
+			if f.list {
+				return show(bench.Names(), f.format, cmd)
+			}
+			p, err := f.plan(cmd)
+			if err != nil {
+				return err
+			}
+			return f.play(cmd, func(opts bench.Options) (*bench.Outcome, error) { return bench.Run(cmd.Context(), p, opts) })
 		},
 	}
 	fl, p := cmd.Flags(), &f.given
@@ -75,40 +79,14 @@ says what scenarios, modes and baselines are:
 	fl.StringVarP(&p.Out, "output", "o", "", "result folder `DIR` (default results/<UTC time>)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show the log of core and the plugins")
 	fl.BoolVar(&f.list, "list", false, "name scenarios, modes and baselines")
-	mtlsVar(fl, &f.mtls)
-	serverVar(fl, &p.Commands)
+	startedVar(fl, &p.Servers)
 	serversVar(fl, &p.Servers)
 	oldFlags(fl)
 	return cmd
 }
 
-func (f *runFlags) run(ctx context.Context, cmd *cobra.Command) error {
-	if f.list {
-		return show(bench.Names(), f.format, cmd)
-	}
-	p, err := f.plan(cmd)
-	if err != nil {
-		return err
-	}
-	opts, progress := options(cmd, f.verbose)
-	shown, err := bench.Run(ctx, p, opts)
-	return showRun(shown, f.format, cmd, progress, err)
-}
-
-// options returns the settings of a run. The caller must call End on the returned progress.
-func options(cmd *cobra.Command, verbose bool) (bench.Options, *progress) {
-	stderr := cmd.ErrOrStderr()
-	progress := newProgress(stderr, "starting servers and plugins")
-	opts := bench.Options{Progress: progress, Lines: progress.above(stderr), Verbose: verbose}
-	if verbose {
-		opts.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
-	return opts, progress
-}
-
 func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 	p = f.given
-	p.MTLS = f.mtls == "on"
 	changed := cmd.Flags().Changed
 	usual := bench.DefaultPlan(p.Quick)
 	p.WarmUp = usual.WarmUp
@@ -126,7 +104,7 @@ func (f *runFlags) plan(cmd *cobra.Command) (p bench.Plan, err error) {
 		p.Runs = usual.Runs
 	}
 	if p.TTL == 0 {
-		return p, hinted(usagef("--ttl 0 would be a lease that has ended"), "omit it for the default of 10s")
+		return p, bench.Hinted(usagef("--ttl 0 would be a lease that has ended"), "omit it for the default of 10s")
 	}
 	if p.Quick && !changed("ttl") && slices.Equal(p.Scenarios, []string{"takeover"}) {
 		p.TTL = bench.QuickTTL
@@ -146,5 +124,5 @@ func checkFolder(out string) error {
 	if out != "-" {
 		return nil
 	}
-	return hinted(usagef("-o - is not a folder, and results are several files"), "lockbench report DIR -o - prints the page")
+	return bench.Hinted(usagef("-o - is not a folder, and results are several files"), "lockbench report DIR -o - prints the page")
 }

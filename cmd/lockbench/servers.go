@@ -12,12 +12,10 @@ func serversVar(fl *pflag.FlagSet, s *bench.Servers) {
 	pluginDirVar(fl, &s.PluginDirs)
 }
 
-func serverVar(fl *pflag.FlagSet, commands *[]string) {
-	fl.StringArrayVar(commands, "server", nil, "start servers: `BACKEND=COMMAND` {port} {dir}")
-}
-
-func claimsVar(fl *pflag.FlagSet, files *[]string) {
-	fl.StringArrayVar(files, "claims", nil, "what they do not promise: `BACKEND=FILE`")
+// startedVar adds the flags of commands that start servers and processes that use them.
+func startedVar(fl *pflag.FlagSet, s *bench.Servers) {
+	fl.StringArrayVar(&s.Commands, "server", nil, "start servers: `BACKEND=COMMAND` {port} {dir}")
+	choiceVar(fl, &s.MTLS, "mtls", "on", "mutual TLS between host and plugin, `on|off`", "on", "off")
 }
 
 func configVar(fl *pflag.FlagSet, config *[]string) {
@@ -26,8 +24,4 @@ func configVar(fl *pflag.FlagSet, config *[]string) {
 
 func pluginDirVar(fl *pflag.FlagSet, dirs *[]string) {
 	fl.StringArrayVar(dirs, "plugin-dir", nil, "look for plugins in `DIR` first, then beside lockbench and on the PATH")
-}
-
-func mtlsVar(fl *pflag.FlagSet, mtls *string) {
-	choiceVar(fl, mtls, "mtls", "on", "mutual TLS between host and plugin, `on|off`", "on", "off")
 }
