@@ -30,7 +30,6 @@ const sweepTimeout = 30 * time.Second
 
 // Conform runs the conformance suite.
 func Conform(ctx context.Context, p ConformPlan, opts Options) (o *Outcome, err error) {
-	opts.fill()
 	p.starts = true
 	d, err := p.resolve(ctx, p.Plugin, opts.Lines)
 	if err != nil {

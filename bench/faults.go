@@ -71,7 +71,6 @@ type FaultsPlan struct {
 // Outcome is nil if nothing was played. The error wraps [ErrUnsafe] if a backend broke a claim (a
 // promise of docs/safety.md).
 func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
-	opts.fill()
 	p.starts = true
 	if err := cmp.Or(p.read(opts.Lines, p.Backends...), p.Check(), p.meetAll(ctx)); err != nil {
 		return nil, err
@@ -85,9 +84,7 @@ func Faults(ctx context.Context, p FaultsPlan, opts Options) (*Outcome, error) {
 	if p.Seed == 0 {
 		p.Seed = randomSeed()
 	}
-	if p.Out == "" {
-		p.Out = freshFolder()
-	} else if err := results.Vacant(p.Out); err != nil {
+	if err := chooseFolder(&p.Out); err != nil {
 		return nil, err
 	}
 	if p.Mode == FaultsTable {
@@ -148,7 +145,6 @@ func (p FaultsPlan) judged(ctx context.Context, served bool, scenario string, ru
 	if err != nil {
 		return nil, m, err
 	}
-	m = results.Manifest{Lockbench: Version(), Machine: machine()}
 	m.Plan = results.Plan{Scenarios: []string{scenario}, Runs: runs, Seed: p.Seed, Hosts: []int{1}, TTLms: faults.TTL.Milliseconds(), MTLS: !p.noMTLS(), Quick: p.Quick, Env: EnvLocal, Commands: p.Commands, Claims: p.claimed, Config: p.configured()}
 	binaries := map[string]string{}
 	for _, d := range described {
@@ -221,14 +217,9 @@ func (l *lines) mention(format string, args ...any) {
 	}
 }
 
-const (
-	tableRuns      = 3
-	quickTableRuns = 1
-)
-
 // table injects the chosen faults, and then judges safety from the records in the result folder.
 func (p FaultsPlan) table(ctx context.Context, opts Options) (*Outcome, error) {
-	plan := faults.Plan{Faults: p.faults(), Rounds: p.runs(tableRuns, quickTableRuns), Seed: p.Seed}
+	plan := faults.Plan{Faults: p.faults(), Rounds: p.runs(3, 1), Seed: p.Seed}
 	if len(plan.Faults) == 0 {
 		return nil, p.nothingChosen("fault")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
@@ -187,10 +188,8 @@ func Drop(ctx context.Context) error {
 		if k, err := readKept(); err != nil || k == nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !proc.Sleep(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("process %d, which keeps the servers, does not end: %w", k.Pid, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

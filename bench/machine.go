@@ -29,9 +29,8 @@ func machine() results.Machine {
 // filesystem returns the type of the file system of the directory dir, as Linux names the type. On
 // other systems filesystem returns "".
 func filesystem(dir string) (kind string) {
-	mounts, _ := os.ReadFile("/proc/self/mounts") // without the file, no type is known
 	longest := ""
-	for line := range strings.Lines(string(mounts)) {
+	for line := range strings.Lines(readText("/proc/self/mounts")) {
 		f := strings.Fields(line)
 		if len(f) > 2 && len(f[1]) >= len(longest) && strings.HasPrefix(dir+"/", strings.TrimSuffix(f[1], "/")+"/") {
 			longest, kind = f[1], f[2]
@@ -41,13 +40,10 @@ func filesystem(dir string) (kind string) {
 }
 
 func cpuModel() string {
-	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-				return strings.TrimSpace(value)
-			}
+	for line := range strings.Lines(readText("/proc/cpuinfo")) {
+		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
 		}
-		return ""
 	}
 	b, _ := exec.Command("sysctl", "-n", "machdep.cpu.brand_string").Output() // after an error the model is empty
 	return strings.TrimSpace(string(b))

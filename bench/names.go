@@ -122,12 +122,16 @@ func listing(lists ...list) *Outcome {
 	return &Outcome{data: lists, text: b.String()}
 }
 
-// freshFolder returns a folder name with the current time, and with a number if that name exists.
-func freshFolder() string {
-	dir := filepath.Join("results", time.Now().UTC().Format("20060102T150405Z"))
-	fresh := dir
-	for n := 2; results.Vacant(fresh) != nil && n < 100; n++ {
-		fresh = fmt.Sprintf("%s-%d", dir, n)
+// chooseFolder checks that the folder *out is empty or missing. If *out is "", it becomes a name
+// with the current time, and with a number if that name exists.
+func chooseFolder(out *string) error {
+	if *out != "" {
+		return results.Vacant(*out)
 	}
-	return fresh
+	dir := filepath.Join("results", time.Now().UTC().Format("20060102T150405Z"))
+	*out = dir
+	for n := 2; results.Vacant(*out) != nil && n < 100; n++ {
+		*out = fmt.Sprintf("%s-%d", dir, n)
+	}
+	return nil
 }

@@ -13,18 +13,16 @@ import (
 	"github.com/lockbench/lockbench/internal/proc"
 )
 
-const maxParts = 64
-
 // checkParts checks a plan with parts, which are runs on several machines that measure together.
 func (p Plan) checkParts() error {
 	switch {
-	case p.Parts < 0 || p.Parts == 1 || p.Parts > maxParts:
-		return usagef("%d parts are not between 2 and %d", p.Parts, maxParts)
-	case p.Parts > 0 && len(p.Backends) == 0:
+	case p.Parts == 0:
+		return nil
+	case len(p.Backends) == 0:
 		return usagef("parts measure one thing together: name it with --backends")
 	}
 	for _, b := range p.Backends {
-		if p.Parts > 0 && p.config[b]["address"] == "" {
+		if p.config[b]["address"] == "" {
 			return usagef("parts measure one %s together, and this one would start a server of its own: name yours, --target %s=ADDRESS", b, b)
 		}
 	}

@@ -88,8 +88,6 @@ const (
 	quickRuns = 6
 )
 
-const maxHosts = 64
-
 // DefaultPlan is the plan of "lockbench run" without flags or, if quick is set, with --quick.
 func DefaultPlan(quick bool) Plan {
 	p := Plan{
@@ -110,17 +108,13 @@ func DefaultPlan(quick bool) Plan {
 // filled returns the plan with a random seed if it has none, and with all known names in place of
 // the word "all".
 func (p Plan) filled() Plan {
-	for _, list := range []struct {
-		names *[]string
-		all   []string // empty if the list does not take the word "all"
-	}{
-		{&p.Backends, nil}, {&p.Scenarios, words("scenarios")}, {&p.Baselines, words("baselines")}, {&p.Modes, words("modes")},
-	} {
-		if len(list.all) > 0 && slices.Contains(*list.names, "all") {
-			*list.names = list.all
+	for flag, names := range map[string]*[]string{"scenarios": &p.Scenarios, "baselines": &p.Baselines, "modes": &p.Modes} {
+		if slices.Contains(*names, "all") {
+			*names = words(flag)
 		}
-		*list.names = unique(*list.names)
+		*names = unique(*names)
 	}
+	p.Backends = unique(p.Backends)
 	p.Clients, p.Hosts, p.Keys, p.Hold, p.RTT = unique(p.Clients), unique(p.Hosts), unique(p.Keys), unique(p.Hold), unique(p.RTT)
 	if slices.Equal(p.RTT, near) {
 		p.RTT = nil
@@ -149,7 +143,8 @@ func unique[T comparable](in []T) []T {
 
 // Check returns a [*UsageError] if lockbench cannot carry out the plan.
 func (p Plan) Check() error {
-	if err := cmp.Or(checkNames("scenarios", "scenario", p.Scenarios), checkNames("baselines", "baseline", p.Baselines)); err != nil {
+	err := cmp.Or(checkNames("scenarios", "scenario", p.Scenarios), checkNames("baselines", "baseline", p.Baselines), checkNames("modes", "mode of takeover", p.Modes))
+	if err != nil {
 		return err
 	}
 	for _, s := range p.Scenarios {
@@ -159,25 +154,17 @@ func (p Plan) Check() error {
 			return usagef("scenario %s needs at least %d clients", s, sc.MinClients)
 		}
 	}
-	if err := errors.Join(p.checkHold(), p.checkParts()); err != nil {
-		return err
-	}
-	if !(p.Rate >= 0 && p.Rate <= 1e6) {
-		return usagef("a rate of %v is not between 0 and 1000000 cycles/s", p.Rate)
-	}
-	if err := p.checkTakeover(); err != nil {
-		return err
-	}
 	for _, each := range []struct {
-		what    string
-		numbers []int
-		most    int
+		what        string
+		numbers     []int
+		least, most int
 	}{
-		{"hosts", p.Hosts, maxHosts}, {"clients", p.Clients, 4096}, {"keys", p.Keys, 65536}, {"runs", []int{p.Runs}, 1000},
+		{"hosts", p.Hosts, 1, 64}, {"clients", p.Clients, 1, 4096}, {"keys", p.Keys, 1, 65536}, {"runs", []int{p.Runs}, 1, 1000},
+		{"candidates", []int{cmp.Or(p.Candidates, 2)}, 2, 32}, {"parts", []int{cmp.Or(p.Parts, 2)}, 2, 64},
 	} {
 		for _, n := range each.numbers {
-			if n < 1 || n > each.most {
-				return usagef("%d %s are not between 1 and %d", n, each.what, each.most)
+			if n < each.least || n > each.most {
+				return usagef("%d %s are not between %d and %d", n, each.what, each.least, each.most)
 			}
 		}
 	}
@@ -190,8 +177,12 @@ func (p Plan) Check() error {
 		return usagef("a time of %v for scenario ttl is not between %v and %v", p.For, minFor, maxFor)
 	case p.Measure < minMeasure || p.Measure > maxMeasure:
 		return usagef("a measured time of %v is not between %v and %v", p.Measure, minMeasure, maxMeasure)
+	case !(p.Rate >= 0 && p.Rate <= 1e6):
+		return usagef("a rate of %v is not between 0 and 1000000 cycles/s", p.Rate)
+	case p.Tick < 0 || p.Tick > 0 && p.Tick < time.Millisecond:
+		return usagef("a tick of %v is not at least 1ms", p.Tick)
 	}
-	return nil
+	return errors.Join(p.checkHold(), p.checkParts())
 }
 
 func (p Plan) checkHold() error {
@@ -292,18 +283,6 @@ func Suggest(name string, known []string) string { return similar.Suggest(name, 
 // unknown returns the error for an unknown name. Parameter what is its kind, such as "scenario".
 func unknown(what, name string, known []string) error {
 	return usagef("there is no %s %q%s", what, name, similar.Suggest(name, known))
-}
-
-const maxCandidates = 32
-
-func (p Plan) checkTakeover() error {
-	switch {
-	case p.Candidates != 0 && (p.Candidates < 2 || p.Candidates > maxCandidates):
-		return usagef("%d candidates are not between 2 and %d", p.Candidates, maxCandidates)
-	case p.Tick < 0 || p.Tick > 0 && p.Tick < time.Millisecond:
-		return usagef("a tick of %v is not at least 1ms", p.Tick)
-	}
-	return checkNames("modes", "mode of takeover", p.Modes)
 }
 
 // keepsData reports whether a throwaway server must store its data on disk, because the plan

@@ -37,21 +37,12 @@ type Progress interface {
 // Options are settings that do not change what is measured.
 type Options struct {
 	Progress Progress
-	// Log gets the log lines of package core and of the plugins. If Log is nil, they are discarded.
+	// Log gets the log lines of package core and of the plugins.
 	Log *slog.Logger
-	// Lines gets text for the user, such as notes. Nil discards it. FaultsSearch, FaultsReplay and
+	// Lines gets text for the user, such as notes. FaultsSearch, FaultsReplay and
 	// FaultsSoak report progress to Lines, not to Progress, and report every step if Verbose is set.
 	Lines   io.Writer
 	Verbose bool
-}
-
-func (o *Options) fill() {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Lines == nil {
-		o.Lines = io.Discard
-	}
 }
 
 // Main must be the first call in function main. In a helper process that lockbench started, such as
@@ -66,15 +57,9 @@ func Main() {
 // was measured until then. If nothing was measured, the Outcome is nil. The error wraps [ErrUnsafe]
 // if the run found a violation.
 func Run(ctx context.Context, p Plan, opts Options) (*Outcome, error) {
-	opts.fill()
 	p = p.filled()
 	p.starts = true
-	if err := cmp.Or(p.read(opts.Lines, p.Backends...), p.Check(), p.meetAll(ctx)); err != nil {
-		return nil, err
-	}
-	if p.Out == "" {
-		p.Out = freshFolder()
-	} else if err := results.Vacant(p.Out); err != nil {
+	if err := cmp.Or(p.read(opts.Lines, p.Backends...), p.Check(), p.meetAll(ctx), chooseFolder(&p.Out)); err != nil {
 		return nil, err
 	}
 	if p.Parts > 0 {
@@ -148,6 +133,7 @@ func fillFolder(ctx context.Context, dir string, m results.Manifest, work func(*
 	if m.Started.IsZero() {
 		m.Started = time.Now().UTC()
 	}
+	m.Lockbench, m.Machine = Version(), machine()
 	folder, err := results.Create(dir, m)
 	if err != nil {
 		return m, err
@@ -322,8 +308,8 @@ func (r *runner) input(c cell, run int) measure.Input {
 
 func (r *runner) manifest() (m results.Manifest, err error) {
 	m = results.Manifest{
-		Started: r.clock.Zero().UTC(), Lockbench: Version(), Machine: machine(),
-		Plan: r.plan.recorded(r.backends, r.baselines), Skipped: r.skipped, Notes: r.notes,
+		Started: r.clock.Zero().UTC(),
+		Plan:    r.plan.recorded(r.backends, r.baselines), Skipped: r.skipped, Notes: r.notes,
 	}
 	if r.rendezvous != nil {
 		m.Rendezvous = &results.Rendezvous{ID: r.rendezvous.said.All, Part: r.rendezvous.mine + 1}

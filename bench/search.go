@@ -17,19 +17,6 @@ import (
 	"github.com/lockbench/lockbench/internal/servers"
 )
 
-const (
-	reproducerRuns = 10
-	quickRunsOfOne = 3
-	shrinkFor      = 5 * time.Minute
-	quickShrinkFor = time.Minute
-)
-
-// A soak is a long run under faults, in which each host holds about soakPool leases.
-const (
-	soakPool      = 500
-	quickSoakPool = 50
-)
-
 // search plays random schedules of faults. A soak plays them on all backends at the same time. If a
 // backend breaks a claim (a promise of docs/safety.md), search writes the schedule to a file for a
 // replay. When ctx ends, search returns what it has found so far.
@@ -38,7 +25,7 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	if len(actions) == 0 {
 		return nil, p.nothingChosen("action")
 	}
-	runs := p.runs(reproducerRuns, quickRunsOfOne)
+	runs := p.runs(10, 3)
 	backends, m, err := p.judged(ctx, true, "explore", runs)
 	if err != nil {
 		return nil, orInterrupted(ctx, err)
@@ -47,10 +34,11 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	tell.say("%s with --seed %d for %v; what is found comes into %s", p.Mode, p.Seed, p.Length, p.Out)
 	o := faults.Options{
 		Length: p.Length / time.Duration(len(backends)), Seed: p.Seed, Actions: actions, KeepGoing: p.KeepGoing,
-		Runs: runs, Shrink: shrinkFor, Log: tell.say, Progress: tell.mention,
+		Runs: runs, Shrink: 5 * time.Minute, Log: tell.say, Progress: tell.mention,
 	}
+	pool := 500 // about as many leases has each host of a soak
 	if p.Quick {
-		o.Shrink = quickShrinkFor
+		o.Shrink, pool = time.Minute, 50
 	}
 	found := make([]faults.Found, len(backends))
 	each := func(i int) error {
@@ -70,10 +58,7 @@ func (p FaultsPlan) search(ctx context.Context, opts Options) (*Outcome, error) 
 	}
 	m, err = fillFolder(ctx, p.Out, m, func(*results.Folder, *results.Manifest) (err error) {
 		if p.Mode == FaultsSoak {
-			o.Length, o.Players, o.KeepGoing, o.Pool = p.Length, 1, true, soakPool
-			if p.Quick {
-				o.Pool = quickSoakPool
-			}
+			o.Length, o.Players, o.KeepGoing, o.Pool = p.Length, 1, true, pool
 			return inject.AtOnce(len(backends), each)
 		}
 		for i := 0; i < len(backends) && err == nil && ctx.Err() == nil; i++ {
@@ -167,7 +152,7 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 			p.Backends = append(p.Backends, r.Schedule.Backend)
 		}
 	}
-	runs := p.runs(reproducerRuns, 1)
+	runs := p.runs(10, 1)
 	backends, m, err := p.judged(ctx, true, "explore", runs)
 	if err != nil {
 		return nil, orInterrupted(ctx, err)

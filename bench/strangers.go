@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,9 +21,6 @@ type stranger struct {
 	command string // "" for a store that consists of files
 	claims  claim.Terms
 }
-
-// ofBackend matches "BACKEND=TEXT". The text is a command or the path of a claim file.
-var ofBackend = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 
 // readStrangers reads the flags --server and --claims, which describe stores unknown to lockbench.
 func (s *Servers) readStrangers(only []string) error {
@@ -70,7 +66,7 @@ func (s *Servers) readStrangers(only []string) error {
 
 // forBackend splits "BACKEND=TEXT". Without "BACKEND=", the user must have named only one backend.
 func forBackend(flag, text string, only []string) (backend, what string, err error) {
-	if parts := ofBackend.FindStringSubmatch(text); parts != nil {
+	if parts := targetForm.FindStringSubmatch(text); parts != nil {
 		return parts[1], parts[2], nil
 	}
 	if len(only) != 1 {
@@ -92,15 +88,11 @@ func placed(cfg driver.Config, places ...string) driver.Config {
 // meetAll calls meet for each store that lockbench does not know.
 func (s *Servers) meetAll(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(s.strangers)) {
-		found, err := s.find([]string{name})
+		d, err := s.locate(ctx, name)
+		if err == nil {
+			err = s.meet(d)
+		}
 		if err != nil {
-			return err
-		}
-		d := described{Found: found[0]}
-		if d.says, err = describe(ctx, d.Found); err != nil {
-			return err
-		}
-		if err := s.meet(d); err != nil {
 			return err
 		}
 	}

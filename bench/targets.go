@@ -44,7 +44,8 @@ type Servers struct {
 	claimed   []string // backends with claims
 }
 
-// If a text matches neither form, the error must not show the text, which may contain a password.
+// The first form is also that of a command or a file of claims. If a text matches neither form, the
+// error must not show the text, which may contain a password.
 var (
 	targetForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)=(.+)$`)
 	configForm = regexp.MustCompile(`(?s)^([a-z][a-z0-9-]*)\.([A-Za-z][A-Za-z0-9_.-]*)=(.*)$`)
@@ -146,22 +147,27 @@ func (s Servers) find(backends []string) ([]plugin.Found, error) {
 	return out, nil
 }
 
-// resolve finds and describes a plugin. It fails if the flags have settings for another backend.
-func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer) (d described, err error) {
-	isPath := strings.ContainsRune(nameOrPath, '/')
-	d.Found = plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}
-	if !isPath {
-		found, err := s.find([]string{nameOrPath})
-		if err != nil {
-			return d, err
-		}
-		d.Found = found[0]
-	}
-	if d.says, err = describe(ctx, d.Found); err != nil {
+// locate finds and describes a plugin by its name or its path.
+func (s Servers) locate(ctx context.Context, nameOrPath string) (d described, err error) {
+	if strings.ContainsRune(nameOrPath, '/') {
+		d.Found = plugin.Found{Name: strings.TrimPrefix(filepath.Base(nameOrPath), "lockplugin-"), Path: nameOrPath}
+		d.says, err = describe(ctx, d.Found)
+		d.Name = d.says.Name
 		return d, err
 	}
-	if isPath {
-		d.Name = d.says.Name
+	found, err := s.find([]string{nameOrPath})
+	if err != nil {
+		return d, err
+	}
+	d.Found = found[0]
+	d.says, err = describe(ctx, d.Found)
+	return d, err
+}
+
+// resolve locates a plugin, and reads its configuration. It fails if the flags have settings for another backend.
+func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer) (d described, err error) {
+	if d, err = s.locate(ctx, nameOrPath); err != nil {
+		return d, err
 	}
 	if err := s.read(warn, d.Name); err != nil {
 		return d, err

@@ -44,11 +44,11 @@ type played struct {
 func (f played) play(cmd *cobra.Command, do func(bench.Options) (*bench.Outcome, error)) error {
 	stderr := cmd.ErrOrStderr()
 	progress := newProgress(stderr, "starting servers and plugins")
-	opts := bench.Options{Progress: progress, Lines: progress.above(stderr), Verbose: f.verbose}
+	log := slog.DiscardHandler
 	if f.verbose {
-		opts.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		log = slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelDebug})
 	}
-	shown, err := do(opts)
+	shown, err := do(bench.Options{Progress: progress, Lines: progress.above(stderr), Verbose: f.verbose, Log: slog.New(log)})
 	return showRun(shown, f.format, cmd, progress, err)
 }
 
