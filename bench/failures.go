@@ -51,7 +51,7 @@ func (f *failures) down(ctx context.Context, sub *subject) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
 	if err := sub.check(ctx); err != nil {
-		return &EnvError{Backend: sub.Name, Err: at(sub.address, fmt.Errorf("not tried, as its store still does not answer: %w", err))}
+		return sub.dead(fmt.Errorf("not tried, as its store still does not answer: %w", err))
 	}
 	return nil
 }

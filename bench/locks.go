@@ -70,12 +70,9 @@ func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Out
 // List shows the held locks whose names start with prefix.
 func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 	return l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) {
-		var all []driver.Holder
-		for h, err := range s.Client.List(ctx, prefix) {
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, h)
+		all, err := s.held(ctx, prefix)
+		if err != nil {
+			return nil, err
 		}
 		slices.SortFunc(all, func(a, b driver.Holder) int { return cmp.Compare(a.Name, b.Name) })
 		docs := []holderDoc{}
@@ -100,15 +97,23 @@ func (l Locks) List(ctx context.Context, prefix string) (*Outcome, error) {
 func (l Locks) Names(ctx context.Context, prefix string) (names []string) {
 	l.Warn = io.Discard
 	_, _ = l.with(ctx, func(ctx context.Context, s store) (*Outcome, error) { // a shell shows no error while the user types
-		for h, err := range s.Client.List(ctx, prefix) {
-			if err != nil {
-				return nil, err
-			}
+		all, err := s.held(ctx, prefix)
+		for _, h := range all {
 			names = append(names, h.Name)
 		}
-		return nil, nil
+		return nil, err
 	})
 	return names
+}
+
+func (s store) held(ctx context.Context, prefix string) (all []driver.Holder, err error) {
+	for h, err := range s.Client.List(ctx, prefix) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, h)
+	}
+	return all, nil
 }
 
 // Inspect shows who holds the lock called name.

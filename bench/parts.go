@@ -95,12 +95,8 @@ func joinParts(ctx context.Context, client *core.Client, backend string, parts i
 	m := &rendezvous{backend: backend, said: station{Part: rand.Text(), Seed: seed, Plan: plan}}
 	ctx, cancel := context.WithTimeout(ctx, partsTimeout)
 	defer cancel()
-	value, err := json.Marshal(m.said)
-	if err != nil {
-		return nil, err
-	}
 	for n := range parts {
-		e, err := client.Elector(fmt.Sprintf("lockbench/parts/%d/%d", parts, n+1), &core.ElectorOptions{TTL: placeTTL, Value: value})
+		e, err := client.Elector(fmt.Sprintf("lockbench/parts/%d/%d", parts, n+1), &core.ElectorOptions{TTL: placeTTL})
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +120,7 @@ func (m *rendezvous) sit(ctx context.Context) error {
 			cancel()
 			if err == nil {
 				m.mine, m.term = n, term
-				return nil
+				return m.say(ctx)
 			}
 		}
 		if !proc.Sleep(ctx, gatherEvery) {

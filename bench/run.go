@@ -232,7 +232,9 @@ func (r *runner) cell(ctx context.Context, c cell, run int) error {
 	for _, f := range measured.Findings {
 		r.findings = append(r.findings, fmt.Sprintf("%s in %s: %s", c.subject.Name, cmp.Or(c.Mode, c.scenario.Name), f))
 	}
-	if overlong(time.Duration(r.clock.Now()-met), r.takes(c)) && err == nil && !interrupted {
+	// Compare total times, because no figure shows a stall outside the measured time.
+	planned, took := r.takes(c), time.Duration(r.clock.Now()-met)
+	if took-planned > max(3*time.Second, planned) && err == nil && !interrupted {
 		// The text of the finding is the same in every run, so it is reported only once.
 		late := fmt.Sprintf("%s, %s, took seconds longer than it should in some run: something stalled, before or after the measured time if no figure shows it", c.subject.Name, c.label())
 		if !slices.Contains(r.findings, late) {
@@ -265,11 +267,6 @@ func (r *runner) keep(c results.Cell) (err error) {
 	return err
 }
 
-// overlong compares total times, because no figure shows a stall outside the measured time.
-func overlong(took, planned time.Duration) bool {
-	return took-planned > max(3*time.Second, planned)
-}
-
 // classify returns an [InvalidError] if no caller finished an operation, but the store answers.
 func classify(ctx context.Context, sub *subject, err error) error {
 	if errors.Is(err, measure.ErrNothingDone) && sub.check != nil {
@@ -277,12 +274,12 @@ func classify(ctx context.Context, sub *subject, err error) error {
 		ctx, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 		if down := sub.check(ctx); down != nil {
-			return &EnvError{Backend: sub.Name, Err: at(sub.address, fmt.Errorf("%w; %w", err, down))}
+			return sub.dead(fmt.Errorf("%w; %w", err, down))
 		}
 	}
 	switch {
 	case errors.Is(err, driver.ErrDenied), errors.Is(err, driver.ErrUnavailable), errors.Is(err, measure.ErrFloor):
-		return &EnvError{Backend: sub.Name, Err: at(sub.address, err)}
+		return sub.dead(err)
 	case errors.Is(err, measure.ErrNothingDone):
 		return &InvalidError{fmt.Errorf("%s: %w", sub.Name, err)}
 	}

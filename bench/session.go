@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lockbench/lockbench/bench/internal/baseline"
+	"github.com/lockbench/lockbench/bench/internal/host"
 	"github.com/lockbench/lockbench/bench/internal/results"
 	"github.com/lockbench/lockbench/core"
 	"github.com/lockbench/lockbench/core/driver"
@@ -120,7 +121,11 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		}
 		s.started = append(s.started, started)
 		f.ours = true
-		harm = harmed(started.Servers)
+		if n := len(started.Servers); n > 0 {
+			// Faults hit only one server, because some servers take no part in grants for a while after a
+			// restart. If three of five servers take no part, no host can become leader.
+			harm = started.Servers[rand.IntN(n)]
+		}
 		maps.Copy(f.config, started.Config)
 		if _, kept := s.environment.kept[f.Name]; kept {
 			s.notes = append(s.notes, f.Name+" uses the server that lockbench env up keeps")
@@ -262,7 +267,7 @@ func (s *session) openBaselines(ctx context.Context, of *subject, cfg driver.Con
 		Subject: results.Subject{Name: floor.Name, Kind: results.KindFloor},
 		call:    call,
 		close:   func(context.Context) error { return end() },
-		address: cfg["address"],
+		host:    host.Spec{Config: cfg},
 		rtt:     of.rtt,
 	})
 	return nil
@@ -321,16 +326,6 @@ func (s *session) Close(ctx context.Context) error {
 	}
 	errs = append(errs, inject.AtOnce(len(s.started), func(i int) error { return s.started[i].Close() }))
 	return errors.Join(append(errs, s.environment.close())...)
-}
-
-// harmed chooses the server that faults may hit. Faults hit only one server, because some servers
-// take no part in grants for a while after a restart. If three of five servers take no part, no
-// host can become leader.
-func harmed(all servers.Nodes) *servers.Server {
-	if len(all) == 0 {
-		return nil
-	}
-	return all[rand.IntN(len(all))]
 }
 
 // openOther opens a plugin's second build. This process calls both builds, so only they differ.

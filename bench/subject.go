@@ -40,11 +40,9 @@ type subject struct {
 	series int64    // keeps the names of two builds apart
 	// counter counts the commands that the subject's servers run. It is nil if none can be counted.
 	counter *servers.Counter
-	// address may contain a password.
-	address string
 	rtt     time.Duration   // added to each round trip to its store
 	relays  []*inject.Proxy // the relays that its connections pass through
-	host    host.Spec       // for starting host processes; zero for a floor
+	host    host.Spec       // for starting host processes; a floor has only Config
 	ttl     time.Duration
 	server  *servers.Server // the server that faults may hit; nil for none
 }
@@ -83,6 +81,11 @@ func (s *session) open(ctx context.Context, d described) (driver.Backend, error)
 	return b, nil
 }
 
+// dead returns an error that says that the subject's store, or its plugin, cannot be used.
+func (s *subject) dead(err error) error {
+	return &EnvError{Backend: s.Name, Err: at(s.host.Config["address"], err)}
+}
+
 // The at function adds the server's address to the text of err, unless the text already has it.
 func at(server string, err error) error {
 	addr := shownAddress(server)
@@ -102,12 +105,11 @@ func (s *session) pluginSubject(b driver.Backend, d described) *subject {
 			Durability: p.Durability, Fencing: string(p.Fencing), Scope: string(p.Scope),
 			SurvivesCrash: new(kinds.Of(d.Name).SurvivesCrash(p.Durability, d.ours)), Reference: s.reference(p.Name),
 		},
-		locker:  locker,
-		check:   b.Check,
-		close:   locker.Close,
-		address: d.config["address"],
-		host:    host.Spec{Backend: d.Name, Path: d.Path, Config: d.config, NoMTLS: s.plan.noMTLS()},
-		ttl:     d.ttl,
+		locker: locker,
+		check:  b.Check,
+		close:  locker.Close,
+		host:   host.Spec{Backend: d.Name, Path: d.Path, Config: d.config, NoMTLS: s.plan.noMTLS()},
+		ttl:    d.ttl,
 	}
 }
 
@@ -133,12 +135,11 @@ func (s *session) baselineSubject(ctx context.Context, bl baseline.Baseline, cfg
 			Name: bl.Name, Kind: results.KindBaseline, Version: moduleVersion(bl.Module), Server: of.Server,
 			Durability: of.Durability, Fencing: fencing, Scope: of.Scope, Without: bl.Without(), Reference: of.Reference,
 		},
-		locker:  locker,
-		check:   of.check,
-		close:   locker.Close,
-		address: cfg["address"],
-		host:    host.Spec{Backend: of.Name, Config: cfg, Baseline: bl.Name},
-		ttl:     of.ttl,
-		server:  of.server,
+		locker: locker,
+		check:  of.check,
+		close:  locker.Close,
+		host:   host.Spec{Backend: of.Name, Config: cfg, Baseline: bl.Name},
+		ttl:    of.ttl,
+		server: of.server,
 	}, nil
 }
