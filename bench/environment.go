@@ -17,7 +17,6 @@ import (
 // server's address, but never a secret.
 type EnvError struct {
 	Backend string // "" when the error concerns no particular backend
-	Hint    string // what to do; may be empty
 	Err     error
 }
 
@@ -76,11 +75,8 @@ func (e *environment) start(ctx context.Context, found plugin.Found, durable boo
 			return nil, composeError(found.Name, err)
 		}
 	case !kind.Known():
-		return nil, &EnvError{
-			Backend: found.Name,
-			Err:     errors.New("lockbench does not know how to start a server for it"),
-			Hint:    fmt.Sprintf("--server '%[1]s=COMMAND -p {port} -d {dir}' says so; or name one of yours: --target %[1]s=ADDRESS", found.Name),
-		}
+		return nil, Hinted(&EnvError{found.Name, errors.New("lockbench does not know how to start a server for it")},
+			fmt.Sprintf("--server '%[1]s=COMMAND -p {port} -d {dir}' says so; or name one of yours: --target %[1]s=ADDRESS", found.Name))
 	default:
 		if s, err = kind.Start(ctx, found.Path, durable); err != nil {
 			return nil, serverError(found.Name, err)
@@ -93,20 +89,17 @@ func (e *environment) start(ctx context.Context, found plugin.Found, durable boo
 }
 
 func serverError(backend string, err error) error {
-	e := &EnvError{Backend: backend, Err: err}
 	var missing *servers.NotInstalledError
 	if errors.As(err, &missing) {
-		e.Err = fmt.Errorf("%s is not installed", missing.Program)
-		e.Hint = missing.How() + fmt.Sprintf("; or name a server of yours: --target %s=ADDRESS", backend)
+		return Hinted(&EnvError{backend, fmt.Errorf("%s is not installed", missing.Program)},
+			fmt.Sprintf("%s; or name a server of yours: --target %s=ADDRESS", missing.How(), backend))
 	}
-	return e
+	return &EnvError{backend, err}
 }
 
 func composeError(backend string, err error) error {
-	return &EnvError{
-		Backend: backend, Err: err,
-		Hint: "docker's daemon must reach a registry, or have the images of scripts/images, and lockbench be in a checkout; or omit --env",
-	}
+	return Hinted(&EnvError{backend, err},
+		"docker's daemon must reach a registry, or have the images of scripts/images, and lockbench be in a checkout; or omit --env")
 }
 
 // close removes the started containers. Callers of the start method close local servers.

@@ -117,7 +117,7 @@ func (k *kept) start(ctx context.Context, e *environment, found []plugin.Found, 
 		s, err := e.start(ctx, one, false)
 		var missing *EnvError
 		if errors.As(err, &missing) && !named {
-			k.Skipped = append(k.Skipped, fmt.Sprintf("%s: %v; %s", one.Name, missing.Err, missing.Hint))
+			k.Skipped = append(k.Skipped, fmt.Sprintf("%s: %v; %s", one.Name, missing.Err, Hint(err)))
 			continue
 		}
 		if err != nil {

@@ -72,7 +72,7 @@ func (l Locked) Run(ctx context.Context, w io.Writer) error {
 	e := command.Run(command.Spec{Terms: l.Terms, Backend: d.Name, Path: d.Path, Config: d.config, Program: []byte(program), Argv: argv}, signals, out)
 	switch e.Kind {
 	case command.Unavailable:
-		return &EnvError{Backend: d.Name, Err: errors.New(e.Reason), Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is, --target %[1]s=@FILE also user and password", d.Name)}
+		return unreachable(d.Name, errors.New(e.Reason))
 	case command.Invalid:
 		return usagef("%s", e.Reason)
 	case command.Failed:

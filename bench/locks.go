@@ -58,13 +58,17 @@ func (l Locks) with(ctx context.Context, work func(context.Context, store) (*Out
 	s := store{core.New(b, &core.Options{Logger: log}), d.says.Properties.TimedTokens, kinds.Of(d.Name), d.config["prefix"]}
 	defer func() { err = errors.Join(err, s.Close(context.WithoutCancel(ctx))) }()
 	if err := b.Check(ctx); errors.Is(err, driver.ErrUnavailable) {
-		return nil, &EnvError{Backend: d.Name, Err: err, Hint: fmt.Sprintf("--target %s=ADDRESS says where the store is, --target %[1]s=@FILE also user and password", d.Name)}
+		return nil, unreachable(d.Name, err)
 	}
 	o, err = work(ctx, s)
 	if errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied) {
 		return nil, &EnvError{Backend: d.Name, Err: err}
 	}
 	return o, err
+}
+
+func unreachable(backend string, err error) error {
+	return Hinted(&EnvError{backend, err}, fmt.Sprintf("--target %s=ADDRESS says where the store is, --target %[1]s=@FILE also user and password", backend))
 }
 
 // List shows the held locks whose names start with prefix.

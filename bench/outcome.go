@@ -72,12 +72,9 @@ func Hinted(err error, hint string) error { return &hintedError{err, hint} }
 // Hint returns the hint of an error. It is "" if the error has none.
 func Hint(err error) string {
 	var h *hintedError
-	var environment *EnvError
 	switch {
 	case errors.As(err, &h):
 		return h.hint
-	case errors.As(err, &environment):
-		return environment.Hint
 	case errors.Is(err, results.ErrNotEmpty):
 		return "name another directory, or omit -o"
 	}

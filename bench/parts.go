@@ -188,7 +188,7 @@ func (m *rendezvous) say(ctx context.Context) error {
 }
 
 func (m *rendezvous) alone(format string, args ...any) error {
-	return &EnvError{Backend: m.backend, Err: fmt.Errorf("the parts are not together: "+format, args...), Hint: fmt.Sprintf("start %d of them, with the same flags", len(m.places))}
+	return Hinted(&EnvError{m.backend, fmt.Errorf("the parts are not together: "+format, args...)}, fmt.Sprintf("start %d of them, with the same flags", len(m.places)))
 }
 
 // The next method waits until all other parts have called next as many times as this part. All

@@ -171,8 +171,6 @@ func (p Plan) Check() error {
 	switch {
 	case len(p.Scenarios) == 0:
 		return usagef("no scenario was named")
-	case p.Env != "" && !slices.Contains(Environments(), p.Env):
-		return unknown("environment", p.Env, Environments())
 	case slices.Contains(p.Scenarios, "ttl") && (p.For < minFor || p.For > maxFor):
 		return usagef("a time of %v for scenario ttl is not between %v and %v", p.For, minFor, maxFor)
 	case p.Measure < minMeasure || p.Measure > maxMeasure:

@@ -20,10 +20,10 @@ import (
 	"github.com/lockbench/lockbench/internal/similar"
 )
 
-var errNoPlugins error = &EnvError{
-	Err:  errors.New("no lockplugin-* binary was found in --plugin-dir, beside the executable or on the PATH"),
-	Hint: "make build puts lockbench and all plugins into bin/; in your own module: go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
-}
+var errNoPlugins = Hinted(
+	&EnvError{Err: errors.New("no lockplugin-* binary was found in --plugin-dir, beside the executable or on the PATH")},
+	"make build puts lockbench and all plugins into bin/; in your own module: go get -tool github.com/lockbench/lockbench/plugins/NAME/lockplugin-NAME && go build -o bin/ tool",
+)
 
 type described struct {
 	plugin.Found

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,9 +173,7 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 				return nil
 			}
 			tell.mention("%d of %d: %s", i+1, len(chosen), r.Name)
-			if p.Seed != 0 {
-				r.Schedule.Seed = p.Seed
-			}
+			r.Schedule.Seed = cmp.Or(p.Seed, r.Schedule.Seed)
 			of := r.Schedule.Backend
 			if replayers[of] == nil {
 				b := backends[slices.IndexFunc(backends, func(b faults.Backend) bool { return b.Name == of })]
@@ -198,8 +197,11 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 		return nil
 	}
 	if p.Out == "" {
-		_ = play(nil, nil)
-	} else if _, err := fillFolder(ctx, p.Out, m, play); err != nil {
+		err = play(nil, nil)
+	} else {
+		_, err = fillFolder(ctx, p.Out, m, play)
+	}
+	if err != nil {
 		return nil, err
 	}
 	shown, grants := 0, 0

@@ -53,7 +53,7 @@ func openSession(ctx context.Context, p Plan, log *slog.Logger) (*session, error
 	s := &session{plan: p, log: log, binaries: map[string]string{}}
 	kept, err := readKept()
 	if err != nil {
-		return nil, &EnvError{Err: err, Hint: "lockbench env status"}
+		return nil, Hinted(&EnvError{Err: err}, "lockbench env status")
 	}
 	if s.environment, err = openEnvironment(ctx, p.Env, kept); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (s *session) openBackend(ctx context.Context, f described) error {
 		started, err := s.environment.start(ctx, f.Found, s.plan.keepsData(f.Name))
 		var e *EnvError
 		if errors.As(err, &e) && len(s.plan.Backends) == 0 {
-			s.skipped = append(s.skipped, fmt.Sprintf("%s: %v; %s", f.Name, e.Err, e.Hint))
+			s.skipped = append(s.skipped, fmt.Sprintf("%s: %v; %s", f.Name, e.Err, Hint(err)))
 			return nil
 		}
 		if err != nil {
