@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/core/plugin"
+	"github.com/lockbench/lockbench/internal/inject"
 	"github.com/lockbench/lockbench/internal/proc"
 	"github.com/lockbench/lockbench/internal/servers"
 )
@@ -93,12 +94,8 @@ func Keep(ctx context.Context, p Plan, up func(shown string)) (err error) {
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
 	k := kept{Pid: os.Getpid(), Env: e.name, Started: time.Now().UTC(), Servers: map[string]driver.Config{}}
-	servers, err := k.start(ctx, e, found, len(p.Backends) > 0)
-	defer func() {
-		for _, s := range servers {
-			err = errors.Join(err, s.Close())
-		}
-	}()
+	started, err := k.start(ctx, e, found, len(p.Backends) > 0)
+	defer func() { err = errors.Join(err, inject.Each(started, (*servers.Environment).Close)) }()
 	if err != nil {
 		return err
 	}
@@ -156,7 +153,7 @@ func KeptServers() (*Outcome, error) {
 	if k == nil {
 		return &Outcome{text: "no servers are kept; lockbench env up starts some\n"}, nil
 	}
-	return &Outcome{data: k, text: k.text()}, nil
+	return &Outcome{text: k.text()}, nil
 }
 
 func (k kept) text() string {

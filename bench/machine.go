@@ -136,17 +136,13 @@ func (g *gauged) cpus(text string) {
 	if len(fields) < 9 {
 		return
 	}
-	for i, field := range fields[1:9] {
-		d := time.Duration(number(field)) * proc.Tick
-		g.all += d
-		switch i {
-		case 3, 4: // idle, waiting for a disk
-		case 7:
-			g.stolen = d
-		default:
-			g.busy += d
-		}
+	var spent [8]time.Duration
+	for i := range spent {
+		spent[i] = time.Duration(number(fields[i+1])) * proc.Tick
+		g.all += spent[i]
 	}
+	g.stolen = spent[7]
+	g.busy = g.all - spent[3] - spent[4] - g.stolen
 }
 
 func ownTime() time.Duration {

@@ -129,7 +129,7 @@ func Plugins(ctx context.Context, dirs []string) (*Outcome, error) {
 	if len(parts) == 0 {
 		return nil, errNoPlugins
 	}
-	o := &Outcome{data: parts}
+	o := new(Outcome)
 	for _, p := range parts {
 		if p.Usable {
 			o.text += fmt.Sprintf("%-10s %s\n           %s, version %s\n", p.Name, p.doc, p.Path, p.Version)
@@ -142,7 +142,7 @@ func Plugins(ctx context.Context, dirs []string) (*Outcome, error) {
 
 // DescribePlugin shows what a plugin promises and which configuration it accepts.
 func DescribePlugin(ctx context.Context, nameOrPath string, dirs []string) (*Outcome, error) {
-	d, err := (&Servers{PluginDirs: dirs}).resolve(ctx, nameOrPath, nil)
+	d, err := Servers{PluginDirs: dirs}.locate(ctx, nameOrPath)
 	if err != nil {
 		return nil, err
 	}
@@ -261,19 +261,15 @@ func partsText(parts []part) string {
 			kind = p.Kind
 			fmt.Fprintf(&b, "%ss\n", kind)
 		}
-		state := "ok"
-		if !p.Usable {
-			state = "--"
-		}
 		about := p.Version
 		if p.For != "" {
 			about = strings.TrimSpace(about + " for " + p.For)
 		}
 		if p.Usable {
-			fmt.Fprintf(&b, "  %s  %-18s %s\n      %s\n", state, p.Name, about, p.Path)
-			continue
+			fmt.Fprintf(&b, "  ok  %-18s %s\n      %s\n", p.Name, about, p.Path)
+		} else {
+			fmt.Fprintf(&b, "  --  %-18s %s: %s\n      %s\n", p.Name, about, report.Wrap(p.Problem, 74, "      "), report.Wrap(p.Advice, 72, "      "))
 		}
-		fmt.Fprintf(&b, "  %s  %-18s %s: %s\n      %s\n", state, p.Name, about, report.Wrap(p.Problem, 74, "      "), report.Wrap(p.Advice, 72, "      "))
 	}
 	return b.String()
 }

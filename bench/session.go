@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -302,30 +301,23 @@ func (s *session) openFloor(ctx context.Context) error {
 func (s *session) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	errs := make([]error, len(s.subjects))
-	var closing sync.WaitGroup
-	for i, sub := range s.subjects {
-		closing.Go(func() {
-			// A fault may have broken the connections of a baseline. Therefore only an error of a plugin
-			// counts.
-			if err := sub.close(ctx); err != nil && sub.Kind == results.KindPlugin {
-				errs[i] = fmt.Errorf("close %s: %w", sub.Name, err)
-			}
-		})
-	}
-	closing.Wait()
+	errs := []error{inject.AtOnce(len(s.subjects), func(i int) error {
+		sub := s.subjects[i]
+		// A fault may have broken the connections of a baseline. So only an error of a plugin counts.
+		if err := sub.close(ctx); err != nil && sub.Kind == results.KindPlugin {
+			return fmt.Errorf("close %s: %w", sub.Name, err)
+		}
+		return nil
+	})}
 	for _, c := range s.counters {
 		_ = c.Close()
 	}
 	if s.company != nil {
 		errs = append(errs, s.company.Close(ctx))
 	}
-	errs = append(errs, s.sweep(ctx))
-	for _, relay := range s.relays {
-		errs = append(errs, relay.Close())
-	}
-	errs = append(errs, inject.AtOnce(len(s.started), func(i int) error { return s.started[i].Close() }))
-	return errors.Join(append(errs, s.environment.close())...)
+	errs = append(errs, s.sweep(ctx), inject.Each(s.relays, (*inject.Proxy).Close),
+		inject.AtOnce(len(s.started), func(i int) error { return s.started[i].Close() }), s.environment.close())
+	return errors.Join(errs...)
 }
 
 // openOther opens a plugin's second build. This process calls both builds, so only they differ.

@@ -31,9 +31,6 @@ type skeleton struct {
 	Import  string // import path of the package
 	Go      string // version of the language
 	Replace string // a checkout of lockbench to build against; "" for a release
-
-	lang    string // the skeleton's language, one of Languages
-	backend string // the template of a backend in Go
 }
 
 // Languages are the languages in which [NewPlugin] can write a plugin.
@@ -52,22 +49,26 @@ func (s skeleton) Descriptor() (string, error) {
 // If cas is set, the backend uses package cas.
 func NewPlugin(name, lang string, cas bool, dir, module, replace string) (*Outcome, error) {
 	releases := build.Default.ReleaseTags // "go1.1" to the release of this build
-	s := skeleton{Name: name, lang: lang, backend: map[bool]string{true: "cas.go.tmpl", false: "backend.go.tmpl"}[cas], Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
+	s := skeleton{Name: name, Package: strings.ReplaceAll(name, "-", ""), Replace: replace, Go: strings.TrimPrefix(releases[len(releases)-1], "go")}
 	dir = cmp.Or(dir, name)
-	files, err := s.write(dir, module)
+	files, err := s.files(lang, cas, dir, module)
 	if err != nil {
 		return nil, err
 	}
-	o := &Outcome{data: files}
+	o := new(Outcome)
 	for _, f := range files {
-		o.text += "wrote " + f + "\n"
+		target := filepath.Join(dir, f[0])
+		if err := s.fill(target, f[1]); err != nil {
+			return nil, err
+		}
+		o.text += "wrote " + target + "\n"
 	}
 	o.text += fmt.Sprintf("\nnext, in %s:\n", dir)
 	if lang == "python" {
 		o.text += fmt.Sprintf("  lockbench conform ./lockplugin-%[1]s --mtls=off --config '%[1]s.path={dir}/locks.db'\n", name)
 		return o, nil
 	}
-	if files[0] == filepath.Join(dir, "go.mod") {
+	if files[0][0] == "go.mod" {
 		o.text += "  go mod tidy\n"
 	}
 	o.text += fmt.Sprintf("  go test ./...    # what is still to be written\n  go build -o bin/ ./lockplugin-%[1]s && lockbench conform bin/lockplugin-%[1]s --server 'COMMAND -p {port} -d {dir}'\n", name)
@@ -79,22 +80,26 @@ func (s skeleton) Base() string { return path.Base(s.Import) }
 
 var pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-func (s *skeleton) write(dir, module string) ([]string, error) {
+// files returns the names of the files to write, and of their templates.
+func (s *skeleton) files(lang string, cas bool, dir, module string) ([][2]string, error) {
 	if !pluginName.MatchString(s.Name) {
 		return nil, usagef("%q is not a name of a backend: small letters, digits and hyphens, a letter first", s.Name)
 	}
-	s.Package = strings.ReplaceAll(s.Name, "-", "")
-	if s.lang == "python" {
-		if module != "" || s.Replace != "" || s.backend == "cas.go.tmpl" {
+	if lang == "python" {
+		if module != "" || s.Replace != "" || cas {
 			return nil, usagef("--cas, --module and --replace are of Go")
 		}
-		return s.writeAll(dir, [][2]string{
+		return [][2]string{
 			{"lockplugin-" + s.Name, "python/plugin.tmpl"}, {"store.py", "python/store.py.tmpl"},
 			{"lockplugin.py", "python/lockplugin.py.tmpl"}, {"lock_pb2.py", "python/lock_pb2.py.tmpl"},
-		})
+		}, nil
+	}
+	backend := "backend.go.tmpl"
+	if cas {
+		backend = "cas.go.tmpl"
 	}
 	files := [][2]string{
-		{s.Package + ".go", s.backend},
+		{s.Package + ".go", backend},
 		{s.Package + "_test.go", "backend_test.go.tmpl"},
 		{filepath.Join("lockplugin-"+s.Name, "main.go"), "main.go.tmpl"},
 		{"claims.json", "claims.json.tmpl"},
@@ -116,19 +121,7 @@ func (s *skeleton) write(dir, module string) ([]string, error) {
 		}
 		files = append([][2]string{{"go.mod", "go.mod.tmpl"}}, files...)
 	}
-	return s.writeAll(dir, files)
-}
-
-func (s *skeleton) writeAll(dir string, files [][2]string) ([]string, error) {
-	var written []string
-	for _, f := range files {
-		target := filepath.Join(dir, f[0])
-		if err := s.fill(target, f[1]); err != nil {
-			return nil, err
-		}
-		written = append(written, target)
-	}
-	return written, nil
+	return files, nil
 }
 
 func (s *skeleton) fill(target, name string) error {

@@ -63,17 +63,15 @@ func firstBackend(directive cobra.ShellCompDirective) cobra.CompletionFunc {
 const completeFor = 2 * time.Second
 
 // lockNames completes the second argument with the locks held in the store that the flags name.
-func lockNames(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) != 1 {
-		return firstBackend(cobra.ShellCompDirectiveNoFileComp)(cmd, args, toComplete)
+func lockNames(s *bench.Servers) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return firstBackend(cobra.ShellCompDirectiveNoFileComp)(cmd, args, toComplete)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), completeFor)
+		defer cancel()
+		return bench.Locks{Servers: *s, Backend: args[0]}.Names(ctx, toComplete), cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), completeFor)
-	defer cancel()
-	targets, _ := cmd.Flags().GetStringArray("target") // every command with this completion has these flags
-	config, _ := cmd.Flags().GetStringArray("config")
-	dirs, _ := cmd.Flags().GetStringArray("plugin-dir")
-	l := bench.Locks{Servers: bench.Servers{Targets: targets, Config: config, PluginDirs: dirs}, Backend: args[0]}
-	return l.Names(ctx, toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
 // The list method completes the last word of a comma-separated list. It omits words already chosen.

@@ -69,7 +69,7 @@ func running(cmd *cobra.Command, l *bench.Locked) *cobra.Command {
 	fl.StringVar(&l.Label, "label", "", "who holds the lock, for people (default: host name and process id)")
 	fl.BoolVarP(&l.Verbose, "verbose", "v", false, "report waiting, renewals and the end of the lease")
 	serversVar(fl, &l.Servers)
-	cmd.ValidArgsFunction = lockNames
+	cmd.ValidArgsFunction = lockNames(&l.Servers)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if cmd.ArgsLenAtDash() != 2 || len(args) < 3 {
 			return bench.Hinted(usagef("%s needs a backend, the name of a lock, and behind -- a command", cmd.CommandPath()), cmd.UseLine())

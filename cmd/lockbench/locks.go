@@ -30,7 +30,7 @@ are configured with, their prefix above all: another prefix has other locks.`,
 func looking(cmd *cobra.Command, look func(ctx context.Context, l bench.Locks, args []string) (*bench.Outcome, error)) *cobra.Command {
 	var l bench.Locks
 	serversVar(cmd.Flags(), &l.Servers)
-	cmd.ValidArgsFunction = lockNames
+	cmd.ValidArgsFunction = lockNames(&l.Servers)
 	return showing(cmd, func(cmd *cobra.Command, args []string) (*bench.Outcome, error) {
 		l.Backend, l.Warn = args[0], cmd.ErrOrStderr()
 		return look(cmd.Context(), l, args[1:])
