@@ -3,9 +3,11 @@
 //
 // # Where is what
 //
-//   - main.go: has the root command; exit.go: has exit codes and hints
-//   - run.go, faults.go, check.go, report.go, compare.go, merge.go, conform.go, env.go, lock.go,
-//     locks.go, exec.go, plugins.go: have one command each; oldfaults.go: reads old flags of run
-//   - servers.go, output.go: have the flags of several commands; progress.go: shows progress
-//   - complete.go: completes words in a shell; man.go: writes manual pages
+//   - main.go: has the root command, exit codes and hints
+//   - run.go: measures and injects faults; oldfaults.go: reads old flags of run
+//   - folders.go: has the commands on result folders; env.go: has those on servers that stay up
+//   - lock.go: runs programs, most under a lock; locks.go: shows and breaks locks
+//   - plugins.go: has the commands for authors of plugins
+//   - flags.go: has what several commands share; progress.go: shows progress
+//   - complete.go: completes words in a shell, and writes manual pages
 package main

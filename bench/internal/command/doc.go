@@ -40,6 +40,5 @@
 //   - spec.go says what is run under which lock, and how the run ended
 //   - front.go and keeper.go are the two processes; sys_linux.go and sys_other.go kill the command
 //     when the keeper ends
-//   - run.go runs the command under a lease, and tree.go kills all processes of the command
-//   - out.go writes texts for people without waiting
+//   - run.go runs the command under a lease, and kills all processes of the command
 package command
