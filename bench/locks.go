@@ -155,7 +155,11 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 		case token != 0 && !sameGrant(h.Token, token):
 			return nil, fmt.Errorf("%q is held under token %d, not %d: that lease is over", name, h.Token, token)
 		case h.Token == 0:
-			return nil, Hinted(fmt.Errorf("%q is held by %s, which has no token to compare", name, holderOf(h)), s.foreign(name))
+			hint := ""
+			if s.kind.Foreign != nil {
+				hint = s.kind.Foreign(s.prefix, name)
+			}
+			return nil, Hinted(fmt.Errorf("%q is held by %s, which has no token to compare", name, holderOf(h)), hint)
 		}
 		if !ask(fmt.Sprintf("%q is held by %s under token %d, for another %v.\nBreak it? Its holder goes on until it notices.", name, holderOf(h), h.Token, left(h))) {
 			return nil, errors.New("not broken")
@@ -176,15 +180,6 @@ func (l Locks) Break(ctx context.Context, name string, token uint64, ask func(qu
 // tokens of two grants differ by at least 1024, and neighboring doubles below 2^62 by at most 512.
 func sameGrant(token, typed uint64) bool {
 	return core.GrantNumber(token) == core.GrantNumber(typed) || token < 1<<62 && float64(token) == float64(typed)
-}
-
-// foreign says how to remove a lock whose holder is not a lockbench client. It returns "" if
-// lockbench does not know how.
-func (s store) foreign(name string) string {
-	if s.kind.Foreign == nil {
-		return ""
-	}
-	return s.kind.Foreign(s.prefix, name)
 }
 
 func holderOf(h driver.Holder) string {

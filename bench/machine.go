@@ -145,16 +145,10 @@ func (g *gauged) cpus(text string) {
 	g.busy = g.all - spent[3] - spent[4] - g.stolen
 }
 
-func ownTime() time.Duration {
-	all, self := proc.All(), os.Getpid()
-	var sum time.Duration
-	for pid, s := range all {
-		for p := pid; p > 1; p = all[p].Parent {
-			if p == self {
-				sum += s.CPU + s.Reaped
-				break
-			}
-		}
+func ownTime() (sum time.Duration) {
+	for _, pid := range proc.Family(os.Getpid()) {
+		s, _ := proc.Of(pid) // zero for a process that has just ended
+		sum += s.CPU + s.Reaped
 	}
 	return sum
 }

@@ -168,7 +168,8 @@ func (s Servers) locate(ctx context.Context, nameOrPath string) (d described, er
 	return d, err
 }
 
-// resolve locates a plugin, and reads its configuration. It fails if the flags have settings for another backend.
+// resolve locates a plugin, and reads its configuration. It fails if the flags have settings for
+// another backend.
 func (s *Servers) resolve(ctx context.Context, nameOrPath string, warn io.Writer) (d described, err error) {
 	if d, err = s.locate(ctx, nameOrPath); err != nil {
 		return d, err

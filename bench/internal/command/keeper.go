@@ -297,12 +297,11 @@ func (k *keeper) acquire() (held, error) {
 	if err != nil {
 		return nil, err
 	}
-	var lease *core.Lease
+	acquire := l.Acquire
 	if k.spec.Try {
-		lease, err = l.TryAcquire(ctx)
-	} else {
-		lease, err = l.Acquire(ctx)
+		acquire = l.TryAcquire
 	}
+	lease, err := acquire(ctx)
 	if err != nil {
 		return nil, err // an untyped nil, because a nil pointer in an interface is not nil
 	}
