@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockbench/lockbench/bench/internal/check"
@@ -94,7 +93,7 @@ type runner struct {
 func (r *runner) run(ctx context.Context) (res result, err error) {
 	cells := r.cells()
 	if len(cells) == 0 {
-		return result{}, &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(r.skipped, "; "))}
+		return result{}, r.nothing()
 	}
 	if err := r.join(ctx); err != nil {
 		return result{}, err

@@ -149,9 +149,7 @@ func (p FaultsPlan) replay(ctx context.Context, opts Options) (*Outcome, error) 
 	}
 	p.Backends = nil
 	for _, r := range chosen {
-		if !slices.Contains(p.Backends, r.Schedule.Backend) {
-			p.Backends = append(p.Backends, r.Schedule.Backend)
-		}
+		p.Backends = append(p.Backends, r.Schedule.Backend)
 	}
 	runs := p.runs(10, 1)
 	backends, m, err := p.judged(ctx, true, "explore", runs)

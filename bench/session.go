@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,13 +79,14 @@ func (s *session) openAll(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.failures.err(); err != nil && len(s.subjects) == 0 {
-		return err
-	}
 	if len(s.subjects) == 0 {
-		return &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(s.skipped, "; "))}
+		return cmp.Or(s.failures.err(), s.nothing())
 	}
 	return s.openFloor(ctx)
+}
+
+func (s *session) nothing() error {
+	return &EnvError{Err: fmt.Errorf("nothing to measure; left out: %s", strings.Join(s.skipped, "; "))}
 }
 
 // sweep removes what the run has written to the user's servers. If runs on several machines share
