@@ -64,7 +64,7 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 // is answered.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, lease: l}
-	a.entry, _ = b.table.queued(r, now)
+	a.entry = b.table.queued(r, now)
 	a.value = record{owner: r.Owner, label: r.Label, value: r.Value}.encode()
 	if a.queued = a.entry != nil; a.queued {
 		b.table.keep(a.entry, 0)
@@ -124,7 +124,7 @@ func (a *acquisition) answered() {
 			a.lease.load.Add(-1)
 		}
 	}
-	t.unpin(a.entry, nil)
+	t.unpin(a.entry)
 }
 
 // done reports whether the request was refused only because an earlier copy of it had put the key.

@@ -48,9 +48,9 @@
 //	                    a LeaseGrant for every 256 withdrawals, or every 10 s
 //	release with Keep   1 and 1, and a LeaseGrant if no lease has that TTL
 //	inspect             1 read, and 1 for the TTL
-//	wait                1 and 1 for the queue entry; 1 watch, unless one of the same key
-//	                    ended within the last second; 1 read if the watch may have missed
-//	                    something; a keepalive every 500 ms for all waiters of a host
+//	wait                1 and 1 for the queue entry, or 1 read if it exists; 1 watch, unless
+//	                    one of the same key ended within the last second; 1 read if the watch may
+//	                    have missed something; a keepalive every 500 ms for all waiters of a host
 //	grant in the queue  none that a caller waits for; 1 and 1 in the background
 //
 // If two hosts take turns, a grant after a wait costs 2 log entries: one for the put of the queue

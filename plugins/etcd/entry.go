@@ -27,10 +27,9 @@ type entry struct {
 	busy       int             // number of waits, acquires, renewals and moves that delay the delete
 	ending     bool            // this process is deleting the entry
 
-	before *predecessor // what the last Wait knew of the entry in front; nil while a Wait runs
-	held   bool         // the entry is known to be the lock
-	since  time.Time    // when held became true
-	seenAt int64        // the last revision at which the key was seen
+	held   bool      // the entry is known to be the lock
+	since  time.Time // when held became true
+	seenAt int64     // the last revision at which the key was seen
 	watch  *watch.Watch
 }
 
@@ -50,9 +49,6 @@ func (e *entry) short() bool { return e.lease.use == waiting }
 // pin prevents the delete of e while an operation of e's owner runs. If e is not the lock, pin
 // prevents the delete also for entryFor after the operation. The caller holds mu.
 func (t *table) pin(e *entry, now time.Time) *entry {
-	if e.busy == 0 && !e.held && !now.Before(e.deadline) {
-		e.before = nil // the process was paused, so the entry in front must be read again
-	}
 	e.busy++
 	e.extend(now)
 	return e
@@ -65,31 +61,25 @@ func (e *entry) extend(now time.Time) {
 	}
 }
 
-// unpin undoes one call of pin. It stores the entry in front of e (parameter before) for the
-// owner's next Wait.
-func (t *table) unpin(e *entry, before *predecessor) {
+// unpin undoes one call of pin.
+func (t *table) unpin(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.busy--
-	e.before = before
 	e.extend(time.Now())
 	t.due(e.deadline)
 }
 
 // queued returns the entry of an owner that waits, or that was granted the lock in the queue and
-// has not renewed it yet. For any other owner, it returns nil. It pins the returned entry. The
-// predecessor is the entry in front that the last Wait found, or nil if the queue must be read.
-func (t *table) queued(r driver.Request, now time.Time) (*entry, *predecessor) {
+// has not renewed it yet. For any other owner, it returns nil. It pins the returned entry.
+func (t *table) queued(r driver.Request, now time.Time) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entries[entryKey{r.Name, r.Owner}]
 	if e == nil || e.rev == 0 || e.ending || !e.short() {
-		return nil, nil
+		return nil
 	}
-	t.pin(e, now)
-	before := e.before
-	e.before = nil
-	return e, before
+	return t.pin(e, now)
 }
 
 func (t *table) owns(e *entry) bool {

@@ -81,7 +81,7 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 		default:
 			b.table.until(re.entry, now.Add(re.r.TTL), rev)
 		}
-		b.table.unpin(re.entry, nil)
+		b.table.unpin(re.entry)
 	}
 }
 
@@ -119,7 +119,7 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 			staying = append(staying, re)
 			continue
 		}
-		b.table.unpin(re.entry, nil)
+		b.table.unpin(re.entry)
 	}
 	return staying
 }
@@ -143,7 +143,7 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 		} else {
 			b.table.notMoved(e, l, s.Err != nil && !b.cluster.Harmless(s.Err))
 		}
-		b.table.unpin(e, nil)
+		b.table.unpin(e)
 	}
 	return s
 }

@@ -178,7 +178,7 @@ func TestEntryGivenUpAtTheEnd(t *testing.T) {
 	l, err := b.leases.get(t.Context(), b.leases.forWaiting())
 	must(t, err)
 	e := b.table.newWaiting(lock("jobs", "a"), l, 0, time.Now())
-	b.table.unpin(e, nil)
+	b.table.unpin(e)
 	must(t, b.Close(t.Context()))
 	done := make(chan struct{})
 	go func() {

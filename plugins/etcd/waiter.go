@@ -34,8 +34,7 @@ func (ls *leases) forWaiting() purpose {
 // Wait watches the entry in front of the waiter's entry, so a release wakes only one waiter. If the
 // watched entry was the lock, its end grants the lock, and Wait does not ask the store. Wait also
 // watches the waiter's own entry, on the same stream, and so already knows if an operator has
-// deleted that entry. After a timeout, the entry in front is stored for the owner's next Wait, and
-// its watch stays open for a second.
+// deleted that entry. After a timeout, the watch of the entry in front stays open for a second.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	limited, cancel := context.WithTimeout(ctx, max)
 	defer cancel()
@@ -48,8 +47,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 	t.mu.Lock()
 	t.watch(e) // so that a delete of e is reported before a delete of the entry in front
 	t.mu.Unlock()
-	p, err = t.turn(limited, e, p)
-	t.unpin(e, p)
+	err = t.turn(limited, e, p)
+	t.unpin(e)
 	switch {
 	case errors.Is(err, errNoEntry):
 		t.drop(e)
@@ -67,8 +66,8 @@ func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration)
 }
 
 // The method turn waits until e is the first entry in the queue. At the start, the entry p is in
-// front of e. If turn fails, it returns the entry that is then in front of e.
-func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecessor, error) {
+// front of e.
+func (t *table) turn(ctx context.Context, e *entry, p *predecessor) error {
 	renewal := time.NewTicker(entryRenewal)
 	defer renewal.Stop()
 	for p != nil {
@@ -94,11 +93,11 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) (*predecesso
 			t.keep(e, 0) // e keeps its place after this call
 		}
 		if err != nil {
-			return p, err
+			return err
 		}
 		p = next
 	}
-	return nil, nil
+	return nil
 }
 
 // mark writes the key of e again, unchanged, after e has become the lock. So when e ends, the key's
@@ -173,27 +172,25 @@ func (t *table) passed(ctx context.Context, e *entry, p *predecessor, event watc
 // pin), and the entry in front of it, which is nil if the owner's entry is the first. If the owner
 // must call TryAcquire, both results are nil.
 func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecessor, error) {
-	for try := range 3 {
+	for number := 0; number < 3; {
+		var p *predecessor
+		var err error
 		now := time.Now()
-		e, p := t.queued(r, now)
-		if p != nil {
-			return e, p, nil
-		}
+		e := t.queued(r, now)
 		if e != nil {
-			p, err := t.ahead(ctx, e)
-			if err == nil {
-				return e, p, nil
-			}
-			t.unpin(e, nil)
-			if !errors.Is(err, errNoEntry) {
-				return nil, nil, err
-			}
-			t.drop(e)
+			p, err = t.ahead(ctx, e)
+		} else {
+			e, p, err = t.enter(ctx, r, number, now)
+			number++
 		}
-		e, p, err := t.enter(ctx, r, try, now)
-		if !errors.Is(err, errNoEntry) {
+		if err == nil || e == nil {
 			return e, p, err
 		}
+		t.unpin(e)
+		if !errors.Is(err, errNoEntry) {
+			return nil, nil, err
+		}
+		t.drop(e)
 	}
 	return nil, nil, nil // each time another client had deleted the entry
 }
@@ -231,8 +228,9 @@ func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time
 }
 
 // enter puts an entry at the end of the queue, unless the owner has a tombstone. It returns the
-// entry, pinned, and the entry in front. For the parameter number, see newWaiting.
-func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (_ *entry, before *predecessor, err error) {
+// entry, pinned, even beside an error, and the entry in front. For the parameter number, see
+// newWaiting.
+func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*entry, *predecessor, error) {
 	l, err := t.leases.get(ctx, t.leases.forWaiting())
 	if err != nil {
 		return nil, nil, err
@@ -243,11 +241,6 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 		return nil, nil, nil
 	}
 	l = e.lease
-	defer func() {
-		if err != nil {
-			t.unpin(e, nil)
-		}
-	}()
 	tombstone := t.space.tombstone(r.Name, r.Owner)
 	s := &txn.Step{Name: r.Name, Size: len(e.value), Repeatable: true, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.Absent(e.key), txn.Absent(tombstone)},
@@ -275,28 +268,24 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 	}
 	k := t.leases.keepalive(l, now.Add(-entryRenewal))
 	if err := t.txns.Do(ctx, s); err != nil {
-		return nil, nil, err
+		return e, nil, err
 	}
-	switch {
-	case cluster.Is(s.Err, rpctypes.ErrLeaseNotFound), errors.Is(s.Err, cluster.ErrDataLost):
-		return nil, nil, errNoEntry
-	case s.Err != nil:
-		return nil, nil, t.cluster.Wrap(s.Err)
-	case s.OK:
-	case s.Ops[1].GetResponseRange().GetCount() > 0:
-		return nil, nil, driver.ErrWithdrawn
-	default:
-		return nil, nil, errNoEntry
+	switch gone := cluster.Is(s.Err, rpctypes.ErrLeaseNotFound) || errors.Is(s.Err, cluster.ErrDataLost); {
+	case s.Err != nil && !gone:
+		return e, nil, t.cluster.Wrap(s.Err)
+	case s.Err == nil && !s.OK && s.Ops[1].GetResponseRange().GetCount() > 0:
+		return e, nil, driver.ErrWithdrawn
+	case !s.OK:
+		return e, nil, errNoEntry
 	}
 	if err := t.leases.await(ctx, l, k); err != nil {
-		return nil, nil, t.cluster.Wrap(err)
+		return e, nil, t.cluster.Wrap(err)
 	}
 	if s.Ops[0].GetResponsePut() == nil { // an earlier try has put the entry
-		before, err = t.ahead(ctx, e)
-	} else {
-		before = nextTo(e.key, s.Ops[1], s.Rev)
+		p, err := t.ahead(ctx, e)
+		return e, p, err
 	}
-	return e, before, err
+	return e, nextTo(e.key, s.Ops[1], s.Rev), nil
 }
 
 // ahead returns a request for a lock's newest entries, created before rev if rev is not 0.
