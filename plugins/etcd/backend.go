@@ -118,10 +118,7 @@ func (b *Backend) Check(ctx context.Context) error {
 		Compare: []*pb.Compare{txn.At(b.space.tombstones, -1)},
 		Success: []*pb.RequestOp{txn.Put(b.space.tombstones, nil, 0), txn.Exists(b.space.names)},
 	}}
-	if err := b.txns.Do(ctx, s); err != nil {
-		return err
-	}
-	return b.cluster.Untouched(s.Err)
+	return b.cluster.Untouched(b.txns.Run(ctx, s))
 }
 
 // learn asks a server for its version and for the shortest TTL that it grants.

@@ -156,16 +156,6 @@ func (t *table) snapshot(e *entry) entry {
 	return *e
 }
 
-// moving is called before a request that moves e's key to another lease. It returns the key's
-// present lease. It also prevents a delete of e until unpin is called, because a delete that names
-// the present lease does nothing after the move.
-func (t *table) moving(e *entry) (from *lease) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e.busy++
-	return e.lease
-}
-
 // beginRenewal prevents the delete of e, a held lock, until unpin is called. It returns false if
 // e's deadline has passed or e is already being deleted.
 func (t *table) beginRenewal(e *entry, now time.Time) bool {
@@ -184,32 +174,6 @@ func (t *table) until(e *entry, deadline time.Time, rev int64) {
 	defer t.mu.Unlock()
 	e.deadline, e.seenAt = deadline, max(e.seenAt, rev)
 	t.due(deadline)
-}
-
-// The method end records that e is being deleted, so that e is not renewed.
-func (t *table) end(e *entry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e.ending = true
-}
-
-// The method ended records the result of a delete of e. If gone is true, e's key cannot come back.
-// Otherwise the table deletes the key again at e's deadline, until a delete succeeds.
-func (t *table) ended(e *entry, gone bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if gone {
-		t.remove(e)
-		return
-	}
-	e.ending = false
-	if again := time.Now().Add(eraseAgain); e.deadline.Before(again) {
-		e.deadline = again
-	}
-	t.due(e.deadline)
-	if e.held {
-		t.watchLater(e)
-	}
 }
 
 // verify reads which of the entries are still in the store. It returns the entries that are gone,

@@ -140,6 +140,7 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	}
 	// The table does not get this entry. So if this process has the lock, the table reports the loss.
 	s := b.releasing(&entry{name: name, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.generation})
+	s.OnAnswer = nil
 	b.txns.Submit(s)
 	return b.finish(ctx, s)
 }

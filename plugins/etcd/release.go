@@ -30,14 +30,16 @@ func (b *Backend) Release(ctx context.Context, r driver.Request) error {
 }
 
 func (b *Backend) releasing(e *entry) *txn.Step {
-	b.table.end(e)
+	b.table.mu.Lock()
+	e.ending = true // so that e is not renewed
+	b.table.mu.Unlock()
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev)},
 		Success: []*pb.RequestOp{txn.Delete(e.key)},
 		Failure: []*pb.RequestOp{entries(b.space, e.name, 1)},
 	}}
 	s.Done = func() bool { return s.Doubt != nil } // an earlier try has done it
-	s.OnAnswer = func() { b.table.ended(e, s.Err == nil) }
+	s.OnAnswer = func() { b.table.ended(e, s.Err) }
 	return s
 }
 
@@ -63,25 +65,33 @@ func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
 }
 
 // Withdraw sends one Txn. If more entries of owner may be left, a second Txn deletes them. If no
-// etcd lease for tombstones (see withdraw) is in use, Withdraw first makes one.
+// etcd lease for tombstones (see withdraw) is in use, Withdraw first makes one. If ctx ends before
+// the withdrawal, the withdrawal goes on.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
-	return b.table.withdraw(ctx, name, owner, false)
+	done := make(chan error, 1)
+	b.cluster.Apart(func() { done <- b.table.withdraw(name, owner, false) })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return b.cluster.Wrap(ctx.Err())
+	}
 }
 
 // withdraw deletes the owner's entries. It also puts a tombstone, a key that makes the store refuse
 // a late acquire by the owner. A store without space accepts only the deletes. withdraw then
 // returns an error, because a late acquire by the owner may take the lock.
-func (t *table) withdraw(ctx context.Context, name, owner string, again bool) error {
-	l, err := t.leases.get(ctx, forTombstones)
+func (t *table) withdraw(name, owner string, again bool) error {
+	l, err := t.leases.get(t.cluster.Context(), forTombstones)
 	if err == nil {
-		err = t.undo(ctx, name, owner, txn.Put(t.space.tombstone(name, owner), nil, l.id))
+		err = t.undo(name, owner, txn.Put(t.space.tombstone(name, owner), nil, l.id))
 	}
 	switch {
 	case cluster.OutOfSpace(err):
-		return t.cluster.Wrap(cmp.Or(t.undo(ctx, name, owner), rpctypes.ErrNoSpace))
+		return t.cluster.Wrap(cmp.Or(t.undo(name, owner), rpctypes.ErrNoSpace))
 	case l != nil && (cluster.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, cluster.ErrDataLost)) && !again:
 		t.leases.retire(l)
-		return t.withdraw(ctx, name, owner, true)
+		return t.withdraw(name, owner, true)
 	}
 	return t.cluster.Wrap(err)
 }
@@ -95,7 +105,7 @@ const (
 
 // undo sends a Txn that does the operations in the parameter first, and deletes the owner's entry
 // that this process knows. A second Txn deletes the owner's other entries. Errors are not wrapped.
-func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
+func (t *table) undo(name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
 	}}
@@ -112,48 +122,26 @@ func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.Reque
 	case known != nil && known.key != t.space.free(name): // its put may fail, and another owner of this process use the key
 		s.Req.Success = append(s.Req.Success, txn.When(txn.HasValue(known.key, known.value), txn.Delete(known.key)))
 	}
-	last := s
-	answered := func() {
-		if known != nil {
-			t.ended(known, last.Err == nil && (len(first) > 0 || put) || errors.Is(last.Err, cluster.ErrDataLost))
+	err := t.txns.Run(t.cluster.Context(), s)
+	var rest []*pb.RequestOp
+	if err == nil {
+		for _, kv := range s.Ops[0].GetResponseRange().GetKvs() {
+			if recordOf(kv).owner == owner && (!put || !known.is(kv, s.Generation)) {
+				rest = append(rest, txn.When(txn.At(string(kv.Key), kv.CreateRevision), txn.Delete(string(kv.Key))))
+			}
 		}
 	}
-	s.OnAnswer = func() {
-		if rest := t.rest(owner, s, known, put); rest != nil {
-			last = rest
-			last.OnAnswer = answered
-			t.txns.Submit(rest)
-			return
-		}
-		answered()
+	if len(rest) > 0 {
+		err = t.txns.Run(t.cluster.Context(), &txn.Step{Name: name, In: s.Generation, Repeatable: true, Req: &pb.TxnRequest{Success: rest}})
 	}
-	if err := t.txns.Do(ctx, s); err != nil {
-		return err
+	switch {
+	case known == nil:
+	case err == nil && len(first) == 0 && !put: // without a tombstone, the put may still arrive
+		t.ended(known, rpctypes.ErrNoSpace)
+	default:
+		t.ended(known, err)
 	}
-	if last != s {
-		if err := t.txns.Wait(ctx, last); err != nil {
-			return err
-		}
-	}
-	return last.Err
-}
-
-// The method rest returns a step that deletes the owner's entries that s has read. It returns nil
-// if the owner has no entry left. If put is true, s has already deleted known, the owner's entry.
-func (t *table) rest(owner string, s *txn.Step, known *entry, put bool) *txn.Step {
-	if s.Err != nil {
-		return nil
-	}
-	d := &txn.Step{Name: s.Name, In: s.Generation, Repeatable: true, Req: &pb.TxnRequest{}}
-	for _, kv := range s.Ops[0].GetResponseRange().GetKvs() {
-		if recordOf(kv).owner == owner && (!put || !known.is(kv, s.Generation)) {
-			d.Req.Success = append(d.Req.Success, txn.When(txn.At(string(kv.Key), kv.CreateRevision), txn.Delete(string(kv.Key))))
-		}
-	}
-	if len(d.Req.Success) == 0 {
-		return nil
-	}
-	return d
+	return err
 }
 
 // The method keep makes this process delete the lock after r.Keep. Because this process may end

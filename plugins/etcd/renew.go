@@ -127,7 +127,9 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 // moving returns the operation that moves the lock e to the lease l. The operation fails unless e's
 // key is on the lease that the table has recorded for e. So a move that arrives too late fails.
 func (b *Backend) moving(e *entry, l *lease) *txn.Step {
-	from := b.table.moving(e)
+	b.table.mu.Lock()
+	from := b.table.pin(e, time.Now()).lease // a delete that names this lease would do nothing after the move
+	b.table.mu.Unlock()
 	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.At(e.key, e.rev), txn.OnLease(e.key, from.id)},
 		Success: []*pb.RequestOp{txn.Change(&pb.PutRequest{Key: []byte(e.key), IgnoreValue: true, Lease: l.id})},

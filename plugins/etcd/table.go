@@ -183,12 +183,11 @@ const eraseAgain = 500 * time.Millisecond
 
 // erase deletes the key of the entry e, whose time is over. It tries until the store says that the
 // key is gone, because the renewal of other locks on the lease would keep the key alive. If e's put
-// got no answer, the put may still arrive, so erase withdraws the owner. If the server denies the
-// delete, the key's lease is retired (no longer renewed).
+// got no answer, the put may still arrive, so erase withdraws the owner.
 func (t *table) erase(e *entry) {
 	now := t.snapshot(e)
 	if now.rev == 0 {
-		t.cluster.Go(func() { t.erased(e, t.withdraw(t.cluster.Context(), e.name, e.owner, false)) })
+		t.cluster.Go(func() { t.ended(e, t.withdraw(e.name, e.owner, false)) })
 		return
 	}
 	own := []*pb.Compare{txn.At(e.key, now.rev)}
@@ -198,25 +197,34 @@ func (t *table) erase(e *entry) {
 	s := &txn.Step{Name: e.name, In: now.generation, Repeatable: true, Req: &pb.TxnRequest{
 		Compare: own, Success: []*pb.RequestOp{txn.Delete(e.key)},
 	}}
-	s.OnAnswer = func() { t.erased(e, s.Err) }
+	s.OnAnswer = func() { t.ended(e, s.Err) }
 	t.txns.Submit(s)
 }
 
-// erased records the outcome of erase. If another delete may help, it lets erase run again.
-func (t *table) erased(e *entry, err error) {
+// ended records the outcome of a delete of e's key. If another delete may help, the table deletes
+// the key again at e's deadline. If the server denies the delete, ended retires the key's lease
+// (the lease is no longer renewed).
+func (t *table) ended(e *entry, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	denied := cluster.Is(err, rpctypes.ErrPermissionDenied)
 	switch {
-	case t.cluster.Context().Err() != nil:
+	case denied && e.unsure:
+		t.leases.retireAll() // the key may be on any lease
+		fallthrough
+	case denied:
+		t.leases.retire(e.lease)
+		fallthrough
 	case err == nil, errors.Is(err, cluster.ErrDataLost):
-		t.drop(e)
-	case cluster.Is(err, rpctypes.ErrPermissionDenied):
-		now := t.snapshot(e)
-		t.leases.retire(now.lease)
-		if now.unsure {
-			t.leases.retireAll() // the key may be on any lease
+		t.remove(e)
+	case t.cluster.Context().Err() != nil:
+	case t.entries[e.who()] == e:
+		e.ending = false
+		if again := time.Now().Add(eraseAgain); e.deadline.Before(again) {
+			e.deadline = again
 		}
-		t.drop(e)
-	case t.owns(e):
-		t.ended(e, false)
+		t.due(e.deadline)
+		t.watchLater(e)
 	default:
 		time.AfterFunc(eraseAgain, func() { t.erase(e) })
 	}

@@ -78,6 +78,14 @@ func (w *Writer) Do(ctx context.Context, s *Step) error {
 	return w.Wait(ctx, s)
 }
 
+// Run is Do, but also returns the error of the step.
+func (w *Writer) Run(ctx context.Context, s *Step) error {
+	if err := w.Do(ctx, s); err != nil {
+		return err
+	}
+	return s.Err
+}
+
 // Wait waits for the outcome of the step s. An error means that ctx ended first.
 func (w *Writer) Wait(ctx context.Context, s *Step) error {
 	switch s.Ticket.Wait(ctx) {
