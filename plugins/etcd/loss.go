@@ -26,8 +26,7 @@ func (t *table) watchLater(e *entry) {
 		return
 	}
 	if e.watch != nil { // e is watched, but the watch may have missed a change after seenAt
-		t.suspect = append(t.suspect, e)
-		kit.Wake(t.wake)
+		t.suspicion(e)
 	} else if t.fresh = append(t.fresh, e); len(t.fresh) == 1 {
 		kit.Wake(t.wake)
 	}
@@ -41,7 +40,7 @@ func (t *table) watchAll() {
 	}
 }
 
-// watchDue opens watches of the locks held for 20 ms (young), and reads locks that may be lost.
+// watchDue opens watches of the locks held for 20 ms (young).
 func (t *table) watchDue() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,13 +50,6 @@ func (t *table) watchDue() {
 		t.fresh[0] = nil
 		t.fresh = t.fresh[1:]
 		t.watch(e)
-	}
-	if len(t.suspect) > 0 && !t.looking {
-		suspects := t.suspect
-		t.suspect, t.looking = nil, true
-		if !t.cluster.Go(func() { t.look(suspects) }) {
-			t.looking = false
-		}
 	}
 }
 
@@ -77,27 +69,35 @@ func (t *table) heard(e *entry, ev watch.Event) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if e.held && (ev.Opened > e.seenAt || ev.Opened < e.rev) { // below e.rev if the member is behind or data is lost
-			t.suspect = append(t.suspect, e)
-			kit.Wake(t.wake)
+			t.suspicion(e)
 		}
 	}
 }
 
-// look reads whether the keys of the entries in suspects still exist. If the read fails, look
-// resets the stream of watches. Each watch is then opened again, which makes its lock a suspect.
-func (t *table) look(suspects []*entry) {
-	gone, _, err := t.verify(t.cluster.Context(), suspects)
-	if err == nil {
-		for e := range gone {
-			t.lost(e)
-		}
-	} else {
-		t.watches.Reset()
+// suspicion makes the look method read the entry e. The caller holds mu.
+func (t *table) suspicion(e *entry) {
+	if t.suspect = append(t.suspect, e); len(t.suspect) == 1 {
+		t.cluster.Go(t.look)
 	}
+}
+
+// look reads whether the keys of all suspects still exist. If the read fails, look resets the
+// stream of watches. Each watch is then opened again, which makes its lock a suspect.
+func (t *table) look() {
+	t.looking.Lock() // so that suspects that come during a read share the next read
+	defer t.looking.Unlock()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.looking = false
-	kit.Wake(t.wake)
+	suspects := t.suspect
+	t.suspect = nil
+	t.mu.Unlock()
+	gone, _, err := t.verify(t.cluster.Context(), suspects)
+	if err != nil {
+		t.watches.Reset()
+		return
+	}
+	for e := range gone {
+		t.lost(e)
+	}
 }
 
 // lost announces that the lock of the entry e is gone, unless this process is deleting e. The loss

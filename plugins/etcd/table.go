@@ -34,9 +34,9 @@ type table struct {
 	first   time.Time         // no later than the earliest deadline; zero if there is none
 
 	// These fields are used to find lost locks, by watching the locks' keys.
-	fresh   []*entry // not watched yet, oldest first
-	suspect []*entry // watched, but must be read because they may be gone
-	looking bool     // suspects are being read
+	fresh   []*entry   // not watched yet, oldest first
+	suspect []*entry   // watched, but must be read because they may be gone
+	looking sync.Mutex // locked while suspects are read
 }
 
 type entryKey struct{ name, owner string }
@@ -148,10 +148,7 @@ func (t *table) pause() time.Duration {
 	if !t.first.IsZero() {
 		until = time.Until(t.first)
 	}
-	switch {
-	case len(t.suspect) > 0 && !t.looking:
-		return 0
-	case len(t.fresh) > 0:
+	if len(t.fresh) > 0 {
 		until = min(until, time.Until(t.fresh[0].since.Add(young)))
 	}
 	return max(0, until)
