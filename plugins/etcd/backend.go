@@ -51,8 +51,7 @@ type Backend struct {
 	leases  *leases
 	table   *table
 
-	learning chan struct{} // holds one value while the learn method runs
-	server   atomic.Value  // string: the server's version, once known
+	server atomic.Value // string: the server's version, once known
 }
 
 var _ interface {
@@ -75,7 +74,7 @@ func open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", config.Invalid(err))
 	}
-	b := &Backend{space: newSpace(opts.Prefix), learning: make(chan struct{}, 1)}
+	b := &Backend{space: newSpace(opts.Prefix)}
 	b.cluster = cluster.New(cluster.Options{
 		Address: opts.Address, Connect: opts.Connect, Source: source, Logger: opts.Logger,
 		Prefix: opts.Prefix, Probe: b.space.tombstones,
@@ -123,12 +122,6 @@ func (b *Backend) Check(ctx context.Context) error {
 
 // learn asks a server for its version and for the shortest TTL that it grants.
 func (b *Backend) learn(ctx context.Context) error {
-	select {
-	case b.learning <- struct{}{}:
-	case <-ctx.Done():
-		return b.cluster.Wrap(ctx.Err())
-	}
-	defer func() { <-b.learning }()
 	if b.server.Load() != nil {
 		return nil
 	}
