@@ -10,9 +10,6 @@ import (
 	"github.com/lockbench/lockbench/plugins/etcd/internal/txn"
 )
 
-// finish waits for the answer to an operation that was sent, and returns the operation's result.
-type finish func(ctx context.Context) driver.Result
-
 // Batch does many operations. Operations on different locks share transactions, and renewals
 // share reads and keepalives. Operations on the same lock are done one after the other.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
@@ -41,7 +38,7 @@ func waves(ops []driver.Op) [][]int {
 // do sends the operations whose indexes are in wave, all at once, and waits for the results.
 func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results []driver.Result) {
 	now := time.Now()
-	sent := make(map[int]finish, len(wave))
+	sent := make(map[int]*acquisition, len(wave))
 	var (
 		steps    []*txn.Step
 		renewals []*renewal
@@ -52,34 +49,30 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 		if results[i].Err = err; err != nil {
 			continue
 		}
-		r := ops[i].Request
-		finish, s := b.ready(ctx, ops[i], now)
-		switch op := ops[i]; {
-		case s != nil:
-			sent[i], steps = finish, append(steps, s)
-		case op.Kind == driver.OpAcquire:
+		switch r := ops[i].Request; ops[i].Kind {
+		case driver.OpAcquire:
 			a, err := b.acquisition(ctx, r, now)
 			if err != nil {
 				results[i].Err = err
 				continue
 			}
-			sent[i], steps = a.finish, append(steps, a.step)
-		case op.Kind == driver.OpRenew:
+			sent[i], steps = a, append(steps, a.step)
+		case driver.OpRenew:
 			if results[i].Err = b.checkTTL(r.TTL); results[i].Err == nil {
 				renewals = append(renewals, &renewal{r: r, err: &results[i].Err})
 			}
-		case op.Kind == driver.OpRelease:
+		case driver.OpRelease:
 			apart.Go(func() { results[i].Err = b.Release(ctx, r) })
-		case op.Kind == driver.OpWithdraw:
+		case driver.OpWithdraw:
 			apart.Go(func() { results[i].Err = b.Withdraw(ctx, r.Name, r.Owner) })
 		default:
-			results[i].Err = fmt.Errorf("etcd: %w: operation %d", driver.ErrInvalid, op.Kind)
+			results[i].Err = fmt.Errorf("etcd: %w: operation %d", driver.ErrInvalid, ops[i].Kind)
 		}
 	}
 	b.txns.Submit(steps...)
 	b.renew(ctx, renewals, now)
-	for i, finish := range sent {
-		results[i] = finish(ctx)
+	for i, a := range sent {
+		results[i] = a.finish(ctx)
 	}
 	apart.Wait()
 }
@@ -87,7 +80,7 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 // Start begins one operation and does not wait for it; see [driver.Starter]. Start runs no
 // goroutine for an acquire or a release that needs only one Txn.
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
-	finish, s := b.ready(ctx, op, time.Now())
+	s, finish := b.ready(ctx, op)
 	if s == nil {
 		if !b.cluster.Go(func() { done(b.Batch(ctx, []driver.Op{op})[0]) }) {
 			done(driver.Result{Err: driver.ErrClosed})
@@ -99,9 +92,10 @@ func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	b.txns.Submit(s)
 }
 
-// ready prepares an op that needs only one Txn. It returns nil for any other op. For example, some
-// ops must first read the token base, read the lock to release, or make an etcd lease.
-func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finish, *txn.Step) {
+// ready prepares an op that needs only one Txn. The function finish waits for the answer. For any
+// other op ready returns nil. For example, some ops must first read the token base, read the lock
+// to release, or make an etcd lease.
+func (b *Backend) ready(ctx context.Context, op driver.Op) (s *txn.Step, finish func(context.Context) driver.Result) {
 	switch {
 	case b.txns.Known() == nil:
 		return nil, nil
@@ -111,7 +105,7 @@ func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finis
 			return nil, nil
 		}
 		s := b.releasing(e)
-		return func(ctx context.Context) driver.Result { return driver.Result{Err: b.finish(ctx, s)} }, s
+		return s, func(ctx context.Context) driver.Result { return driver.Result{Err: b.finish(ctx, s)} }
 	case op.Kind != driver.OpAcquire || b.checkTTL(op.TTL) != nil || ctx.Err() != nil || !b.cluster.Looked():
 		return nil, nil
 	}
@@ -119,6 +113,6 @@ func (b *Backend) ready(ctx context.Context, op driver.Op, now time.Time) (finis
 	if l == nil {
 		return nil, nil
 	}
-	a := b.acquiring(op.Request, l, now)
-	return a.finish, a.step
+	a := b.acquiring(op.Request, l, time.Now())
+	return a.step, a.finish
 }
