@@ -42,9 +42,8 @@ type Cluster struct {
 	background *kit.Group
 
 	mu   sync.Mutex
-	all  []*member
-	at   *member // the member in use
-	term uint64  // the highest term of a leader seen
+	all  []*member // the member in use, and then the others in the order in which to try them
+	term uint64    // the highest term of a leader seen
 }
 
 // New returns a Cluster. It does not wait for a member to answer.
@@ -54,7 +53,7 @@ func New(o Options) *Cluster {
 	for _, e := range o.Address {
 		c.all = append(c.all, &member{endpoint: e, dial: make(chan struct{}, 1)})
 	}
-	c.at = c.all[rand.IntN(len(c.all))]
+	rand.Shuffle(len(c.all), func(i, j int) { c.all[i], c.all[j] = c.all[j], c.all[i] })
 	c.identity.Addr, c.identity.Log, c.identity.looking = c.addresses(), o.Logger, make(chan struct{}, 1)
 	c.identity.looked.Store(&time.Time{})
 	c.Go(c.watchHealth)

@@ -62,7 +62,7 @@ func (c *conn) renew() *leader {
 // session returns the member in use and the connection to it.
 func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	c.mu.Lock()
-	m, conn := c.at, c.at.conn
+	m, conn := c.all[0], c.all[0].conn
 	c.mu.Unlock()
 	if conn != nil && c.background.Err() == nil {
 		return m, conn, nil

@@ -127,7 +127,7 @@ func (c *Cluster) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sickAfter)
 	defer cancel()
 	var work sync.WaitGroup
-	for _, m := range c.all {
+	for _, m := range c.order() {
 		work.Go(func() { c.lookAt(ctx, m) })
 	}
 	work.Wait()

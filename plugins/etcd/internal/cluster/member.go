@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -15,8 +14,8 @@ const (
 	// slowAfter is the time after which an unanswered request makes the Cluster check which members
 	// answer.
 	slowAfter = 250 * time.Millisecond
-	// askNext is the time that poll waits for a member's answer before it also asks the next member.
-	// If the member in use does not answer within sickAfter, and another member answers, the other
+	// askNext is the time that poll waits for the answer of the member in use before it also asks the
+	// other members. If the member in use does not answer within sickAfter, and another member answers, the other
 	// member replaces it.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond
@@ -34,57 +33,50 @@ var (
 	errElected  = errors.New("etcd: no answer, and the cluster has another leader since")
 )
 
-// member is one server. The fields after dial are guarded by Cluster.mu.
+// member is one server. The field conn is guarded by Cluster.mu.
 type member struct {
 	endpoint string
 	dial     chan struct{} // held by the caller that logs in
 	conn     *conn         // nil until the member is used
-	failed   time.Time     // when it last failed
 }
 
 // Prefer is for tests. It makes the cluster use the member at endpoint until
 // that member fails, and reports whether there is such a member.
 func (c *Cluster) Prefer(endpoint string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, m := range c.all {
+	for _, m := range c.order() {
 		if m.endpoint == endpoint {
-			c.at = m
+			c.move(m, 0)
 			return true
 		}
 	}
 	return false
 }
 
-func (c *Cluster) avoid(m *member) {
+// avoid makes m the last member to try, because it has failed.
+func (c *Cluster) avoid(m *member) { c.move(m, len(c.all)-1) }
+
+// move moves the member m to index i of the order, and reports whether m was in use.
+func (c *Cluster) move(m *member, i int) (used bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m.failed = time.Now()
-	if c.at == m && c.several() {
-		c.at = c.order()[1]
-	}
+	used = c.all[0] == m
+	others := slices.DeleteFunc(slices.Clone(c.all), func(o *member) bool { return o == m })
+	copy(c.all, slices.Insert(others, i, m))
+	return used
 }
 
-// order returns the member in use, and then the others in the order in which to try them. Members
-// that never failed come first, in random order. After them come members that failed, the earliest
-// failure first. The caller holds mu.
+// order returns the member in use, and then the others in the order in which to try them.
 func (c *Cluster) order() []*member {
-	order := []*member{c.at}
-	for _, i := range rand.Perm(len(c.all)) {
-		if m := c.all[i]; m != c.at {
-			order = append(order, m)
-		}
-	}
-	slices.SortStableFunc(order[1:], func(a, b *member) int { return a.failed.Compare(b.failed) })
-	return order
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.all)
 }
 
 func (c *Cluster) leave(old, next *member, why error) {
-	c.mu.Lock()
-	old.failed = time.Now()
-	if c.at == old {
-		c.at = next
+	if c.move(old, len(c.all)-1) {
+		c.move(next, 0)
 	}
+	c.mu.Lock()
 	conn := old.conn
 	old.conn = nil
 	c.mu.Unlock()
@@ -164,7 +156,7 @@ func (c *Cluster) seeTerm(term uint64) {
 	}
 	first := c.term == 0
 	c.term = term
-	if conn := c.at.conn; conn != nil && !first {
+	if conn := c.all[0].conn; conn != nil && !first {
 		before := conn.renew()
 		time.AfterFunc(electedGrace, func() { before.cancel(errElected) })
 	}

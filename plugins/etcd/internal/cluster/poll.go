@@ -18,33 +18,26 @@ import (
 func (c *Cluster) poll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	began := time.Now()
-	c.mu.Lock()
-	order := c.order()
-	c.mu.Unlock()
 	type answer struct {
 		from *member
 		err  error // an error of the client library
 	}
+	order := c.order()
 	answers := make(chan answer, len(order))
-	errs := map[*member]error{} // errors of the members that have answered
-	used, asked := order[0], 0  // the member in use, and the number of members asked
-	var (
-		failed error            // error of the member in use or, until it fails, of the first that failed
-		winner *member          // the first other member that answered without an error
-		late   <-chan time.Time // fires when the member in use is too late; nil until there is a winner
-	)
-	next := func() {
-		if winner != nil || asked == len(order) {
-			return
+	ask := func(members []*member) {
+		for _, m := range members {
+			c.Go(func() { answers <- answer{m, c.probe(ctx, m)} })
 		}
-		m := order[asked]
-		asked++
-		c.Go(func() { answers <- answer{m, c.probe(ctx, m)} })
 	}
-	next()
-	pause := time.NewTicker(askNext)
-	defer pause.Stop()
+	ask(order[:1])
+	used, others := order[0], order[1:] // others are the members to ask after the first event
+	errs := map[*member]error{}         // errors of the members that have answered
+	late, tooLate := time.After(askNext), time.After(sickAfter)
+	var (
+		failed error   // error of the member in use or, until it fails, of the first that failed
+		winner *member // the first other member that answered without an error
+		gone   error   // why the member in use is left if another member answers
+	)
 	for ctx.Err() == nil && len(errs) < len(order) {
 		select {
 		case a := <-answers:
@@ -52,34 +45,33 @@ func (c *Cluster) poll(ctx context.Context) error {
 			switch {
 			case a.err == nil && a.from == used:
 				return nil
-			case a.err == nil && winner == nil:
-				winner, late = a.from, time.After(time.Until(began.Add(sickAfter)))
-			case a.err != nil && (failed == nil || a.from == used):
+			case a.err == nil:
+				winner = cmp.Or(winner, a.from)
+			case failed == nil || a.from == used:
 				failed = fmt.Errorf("%s: %w", a.from.endpoint, a.err)
 			}
-			if err := errs[used]; err != nil && winner != nil {
-				c.leave(used, winner, err)
-				return nil
-			}
-			next()
+			gone = cmp.Or(errs[used], gone)
 		case <-late:
-			c.leave(used, winner, errSick)
-			return nil
-		case <-pause.C:
-			next()
+		case <-tooLate:
+			gone = errSick
 		case <-ctx.Done():
+		}
+		ask(others)
+		others = nil
+		if winner != nil && gone != nil {
+			c.leave(used, winner, gone)
+			return nil
 		}
 	}
 	if winner != nil {
 		return nil
 	}
-	failed = cmp.Or(failed, ctx.Err())
 	var work sync.WaitGroup
-	for _, m := range order[:asked] {
+	for _, m := range order {
 		work.Go(func() { c.redial(m, errs[m]) })
 	}
 	work.Wait()
-	return failed
+	return cmp.Or(failed, ctx.Err())
 }
 
 // probe sends a linearizable read to the member m. A refusal counts as an answer.
