@@ -39,7 +39,7 @@ type Sender struct {
 
 	mu     sync.Mutex
 	queue  []*Keepalive // not sent yet: one for each lease, and those to send a second time
-	stream *stream      // nil when there is none
+	stream *stream      // nil before the first; only the run method uses it
 }
 
 // stream is one stream of keepalives, which the server answers in the order of sending.
@@ -84,10 +84,7 @@ func (s *Sender) run() {
 }
 
 func (s *Sender) flush() {
-	s.mu.Lock()
-	on := s.stream
-	s.mu.Unlock()
-	if on == nil {
+	if s.stream == nil || s.stream.Context().Err() != nil {
 		client, link, err := s.cluster.KeepAlive()
 		if err != nil {
 			s.mu.Lock()
@@ -97,14 +94,13 @@ func (s *Sender) flush() {
 			finish(waiting, err)
 			return
 		}
-		on = &stream{Lease_LeaseKeepAliveClient: client, Stream: link}
-		s.mu.Lock()
-		s.stream = on
-		s.mu.Unlock()
-		s.cluster.Apart(func() { s.receive(on) }) // returns at once after Close: the stream has ended
+		opened := &stream{Lease_LeaseKeepAliveClient: client, Stream: link}
+		s.stream = opened
+		s.cluster.Apart(func() { s.receive(opened) }) // returns at once after Close: the stream has ended
 	}
+	on := s.stream
 	s.mu.Lock()
-	if s.stream != on { // this stream has failed meanwhile, so no answer would come
+	if on.Context().Err() != nil { // this stream has failed meanwhile, so no answer would come
 		s.mu.Unlock()
 		kit.Wake(s.wake)
 		return
@@ -151,9 +147,6 @@ func (s *Sender) fail(on *stream, err error) {
 	s.mu.Lock()
 	waiting := on.sent
 	on.sent = nil
-	if s.stream == on {
-		s.stream = nil
-	}
 	var given []*Keepalive
 	for _, k := range waiting {
 		k.answered()
