@@ -194,7 +194,7 @@ func (m *Mux) run() {
 			return
 		}
 		pause := reopenPause
-		for m.wanted() {
+		for wanted := true; wanted; {
 			began := time.Now()
 			err := m.serve()
 			if time.Since(began) > maxReopenPause {
@@ -204,7 +204,7 @@ func (m *Mux) run() {
 				return
 			}
 			m.cluster.Report(err)
-			m.broken()
+			wanted = m.broken()
 			select {
 			case <-time.After(pause):
 			case <-over.Done():
@@ -220,12 +220,6 @@ const (
 	reopenPause    = 50 * time.Millisecond
 	maxReopenPause = time.Second
 )
-
-func (m *Mux) wanted() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.watches) > 0
-}
 
 // serve opens a stream with all watches. It returns the error with which the stream ends.
 func (m *Mux) serve() error {
@@ -311,11 +305,13 @@ func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 	return w, e
 }
 
-func (m *Mux) broken() {
+// broken tells all watches that the stream is broken. It returns false if there are no watches.
+func (m *Mux) broken() bool {
 	m.mu.Lock()
 	all := slices.Collect(maps.Keys(m.watches))
 	m.mu.Unlock()
 	for _, w := range all {
 		w.notify(Event{})
 	}
+	return len(all) > 0
 }
