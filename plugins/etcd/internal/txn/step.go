@@ -85,18 +85,12 @@ func At(key string, rev int64) *pb.Compare { return created(key, nil, pb.Compare
 
 // HasValue returns a compare that holds when key exists and has that value.
 func HasValue(key string, value []byte) *pb.Compare {
-	return &pb.Compare{
-		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_VALUE,
-		TargetUnion: &pb.Compare_Value{Value: value},
-	}
+	return &pb.Compare{Key: []byte(key), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{Value: value}}
 }
 
 // OnLease returns a compare that holds when key exists on the lease with this id; 0 means no lease.
 func OnLease(key string, lease int64) *pb.Compare {
-	return &pb.Compare{
-		Key: []byte(key), Result: pb.Compare_EQUAL, Target: pb.Compare_LEASE,
-		TargetUnion: &pb.Compare_Lease{Lease: lease},
-	}
+	return &pb.Compare{Key: []byte(key), Target: pb.Compare_LEASE, TargetUnion: &pb.Compare_Lease{Lease: lease}}
 }
 
 func created(key string, end []byte, result pb.Compare_CompareResult, rev int64) *pb.Compare {
