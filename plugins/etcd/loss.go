@@ -40,19 +40,6 @@ func (t *table) watchAll() {
 	}
 }
 
-// watchDue opens watches of the locks held for 20 ms (young).
-func (t *table) watchDue() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	for len(t.fresh) > 0 && now.Sub(t.fresh[0].since) >= young {
-		e := t.fresh[0]
-		t.fresh[0] = nil
-		t.fresh = t.fresh[1:]
-		t.watch(e)
-	}
-}
-
 // watch opens a watch of the key of the entry e, unless e is deleted or its delete has begun. The
 // caller holds mu.
 func (t *table) watch(e *entry) {

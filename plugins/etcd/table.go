@@ -127,52 +127,53 @@ func (t *table) detach(e *entry) bool {
 }
 
 func (t *table) run() {
-	for {
+	var over []*entry
+	for pause := time.Hour; ; {
 		select {
 		case <-t.wake:
-		case <-time.After(t.pause()):
+		case <-time.After(pause):
 		case <-t.cluster.Context().Done():
 			return
 		}
-		t.watchDue()
-		for _, e := range t.overdue(time.Now()) {
+		over, pause = t.check(time.Now())
+		for _, e := range over {
 			t.erase(e)
 		}
 	}
 }
 
-func (t *table) pause() time.Duration {
+// check opens watches of the locks held for 20 ms (young). It returns the entries whose time is
+// over, and marks them, so that no renewal begins. It also returns the time until the next check.
+func (t *table) check(now time.Time) (over []*entry, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	until := time.Hour
-	if !t.first.IsZero() {
-		until = time.Until(t.first)
+	for len(t.fresh) > 0 && now.Sub(t.fresh[0].since) >= young {
+		e := t.fresh[0]
+		t.fresh[0] = nil
+		t.fresh = t.fresh[1:]
+		t.watch(e)
 	}
-	if len(t.fresh) > 0 {
-		until = min(until, time.Until(t.fresh[0].since.Add(young)))
-	}
-	return max(0, until)
-}
-
-// overdue returns the entries whose time is over, and marks them, so that no renewal begins.
-func (t *table) overdue(now time.Time) (over []*entry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.first.IsZero() || now.Before(t.first) {
-		return nil
-	}
-	t.first = time.Time{}
-	for _, e := range t.entries {
-		switch {
-		case e.ending, e.busy > 0: // due is called when the delete or the last operation ends
-		case now.Before(e.deadline):
-			t.due(e.deadline)
-		default:
-			e.ending = true
-			over = append(over, e)
+	if !t.first.IsZero() && !now.Before(t.first) {
+		t.first = time.Time{}
+		for _, e := range t.entries {
+			switch {
+			case e.ending, e.busy > 0: // due is called when the delete or the last operation ends
+			case now.Before(e.deadline):
+				t.due(e.deadline)
+			default:
+				e.ending = true
+				over = append(over, e)
+			}
 		}
 	}
-	return over
+	pause = time.Hour
+	if !t.first.IsZero() {
+		pause = t.first.Sub(now)
+	}
+	if len(t.fresh) > 0 {
+		pause = min(pause, young-now.Sub(t.fresh[0].since))
+	}
+	return over, pause
 }
 
 // eraseAgain is the shortest pause after a delete that failed or got no answer.
