@@ -82,7 +82,7 @@ func (c *Cluster) Close(ctx context.Context, last func()) error {
 		defer c.mu.Unlock()
 		for _, m := range c.all {
 			if m.conn != nil {
-				m.conn.close()
+				m.conn.close(nil)
 			}
 		}
 	})

@@ -97,7 +97,7 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.background.Err() != nil {
-		conn.close()
+		conn.close(nil)
 		return nil, driver.ErrClosed
 	}
 	m.conn = conn
@@ -119,7 +119,7 @@ func (c *Cluster) login(ctx context.Context, m *member) (*conn, error) {
 	if Is(err, rpctypes.ErrAuthNotEnabled) {
 		return conn, nil
 	}
-	conn.close()
+	conn.close(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +171,9 @@ var attempts = grpc.ConnectParams{
 	MinConnectTimeout: 20 * time.Second,
 }
 
-func (c *conn) close() {
-	c.cancel(nil)
+// close gives up the requests and streams on the connection for the reason why.
+func (c *conn) close(why error) {
+	c.cancel(why)
 	_ = c.client.Close() // its error says only that it was cancelled
 }
 
@@ -183,22 +184,29 @@ func (c *Cluster) expired(conn *conn, err error) bool {
 	if !over || c.opts.Username == "" {
 		return false
 	}
-	c.forsake(conn)
+	c.forsake(conn, c.opts.RequestTimeout, nil)
 	return true
 }
 
-// forsake takes conn out of use, and closes it once the requests under way have had time to end.
-func (c *Cluster) forsake(conn *conn) {
-	if !c.detach(conn) {
-		return
+// forsake takes conn out of use, and reports whether conn was in use. It closes conn after the time
+// grace, in which the requests under way may end, for the reason why.
+func (c *Cluster) forsake(conn *conn, grace time.Duration, why error) bool {
+	c.mu.Lock()
+	used := conn.member.conn == conn
+	if used {
+		conn.member.conn = nil
 	}
-	c.Apart(func() {
-		select {
-		case <-time.After(c.opts.RequestTimeout):
-		case <-c.background.Done():
-		}
-		conn.close()
-	})
+	c.mu.Unlock()
+	if used {
+		c.Apart(func() {
+			select {
+			case <-time.After(grace):
+			case <-c.background.Done():
+			}
+			conn.close(why)
+		})
+	}
+	return used
 }
 
 // nextAddress is the time that dial waits for one address of a name before it also tries the next

@@ -44,7 +44,7 @@ func (c *Cluster) admit(conn *conn, h header) error {
 	}
 	conn.cluster.Store(id)
 	if err := c.identity.Admit(clusterName(id), c.serves); err != nil {
-		c.forsake(conn)
+		c.forsake(conn, c.opts.RequestTimeout, nil)
 		return fmt.Errorf("%w: %w", errStranger, err)
 	}
 	return nil
@@ -139,7 +139,7 @@ func (c *Cluster) lookAt(ctx context.Context, m *member) {
 	if err != nil {
 		return
 	}
-	defer conn.close()
+	defer conn.close(nil)
 	q := c.question()
 	q.Serializable = true // so that a member without a leader answers too
 	if resp, err := conn.kv.Range(ctx, q); err == nil {

@@ -78,17 +78,11 @@ func (c *Cluster) leave(old, next *member, why error) {
 	}
 	c.mu.Lock()
 	conn := old.conn
-	old.conn = nil
 	c.mu.Unlock()
 	c.opts.Logger.Warn("etcd: another member is used from now on", "instead of", old.endpoint, "member", next.endpoint, "error", why)
 	if conn != nil {
-		c.drop(conn, errSick)
+		c.forsake(conn, 0, errSick)
 	}
-}
-
-func (c *Cluster) drop(conn *conn, why error) {
-	conn.cancel(why)
-	c.Apart(conn.close)
 }
 
 // redial connects to m anew if a new connection may lead to a member that serves. There are two
@@ -119,9 +113,8 @@ func (c *Cluster) redial(m *member, err error) {
 	switch {
 	case err == nil && (status.Leader == 0 || status.IsLearner):
 		c.astray(conn, rpctypes.ErrNoLeader)
-	case err != nil && ctx.Err() != nil && c.background.Err() == nil && c.detach(conn):
+	case err != nil && ctx.Err() != nil && c.background.Err() == nil && c.forsake(conn, 0, errSilent):
 		c.opts.Logger.Warn("etcd: connects anew to a member that is silent", "member", m.endpoint)
-		c.drop(conn, errSilent)
 	}
 }
 
@@ -130,19 +123,8 @@ func (c *Cluster) redial(m *member, err error) {
 // when forsake closes conn.
 func (c *Cluster) astray(conn *conn, why error) {
 	c.opts.Logger.Debug("etcd: connects anew to a member that cannot serve", "member", conn.member.endpoint, "error", why)
-	c.forsake(conn)
+	c.forsake(conn, c.opts.RequestTimeout, nil)
 	time.AfterFunc(electedGrace, func() { conn.leader.Load().cancel(errAstray) })
-}
-
-// detach takes conn out of use, and reports whether conn was in use.
-func (c *Cluster) detach(conn *conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if conn.member.conn != conn {
-		return false
-	}
-	conn.member.conn = nil
-	return true
 }
 
 // seeTerm records the leader's term from an answer. If the term has risen, requests that the
