@@ -128,14 +128,12 @@ func (w *Writer) serve(batch []*Step, _ func()) {
 // step alone. If the Txn has too many steps for the server, do sends the batch in halves.
 func (w *Writer) do(batch []*Step) {
 	g, err := w.Generation(w.cluster.Context())
-	var answers []*pb.TxnResponse
-	var rev int64
 	if err == nil {
 		batch = w.current(batch, g)
 		if len(batch) == 0 {
 			return
 		}
-		answers, rev, err = w.send(batch, g)
+		err = w.send(batch, g)
 	}
 	if len(batch) > 1 && err != nil && cluster.Refused(err) {
 		part := 1
@@ -156,13 +154,9 @@ func (w *Writer) do(batch []*Step) {
 			return
 		}
 	}
-	for i, s := range batch {
-		s.Generation, s.Rev, s.Err = g, rev, err
-		switch {
-		case err == nil:
-			s.OK, s.Ops = answers[i].Succeeded, answers[i].Responses
-		case s.Doubt != nil:
-			s.Err = s.Doubt
+	for _, s := range batch {
+		if s.Err = err; err != nil {
+			s.Err = cmp.Or(s.Doubt, err)
 		}
 	}
 	if len(batch) > 1 && err == nil {
@@ -253,8 +247,9 @@ func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	return rest
 }
 
-// send sends batch as one Txn, which does nothing if the generation g has ended.
-func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, error) {
+// send sends batch as one Txn, which does nothing if the generation g has ended. If send returns no
+// error, each step has its answer.
+func (w *Writer) send(batch []*Step, g *Generation) error {
 	holds := w.holds(g)
 	var req *pb.TxnRequest
 	if len(batch) == 1 {
@@ -274,22 +269,19 @@ func (w *Writer) send(batch []*Step, g *Generation) ([]*pb.TxnResponse, int64, e
 	ctx := w.cluster.Context()
 	resp, err := w.txn(ctx, false, req)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
-	over := !resp.Succeeded
-	answers := []*pb.TxnResponse{resp}
-	if len(batch) == 1 {
-		over = over && !goesOn(g, resp.Responses)
-	} else if !over {
-		answers = make([]*pb.TxnResponse, len(batch))
-		for i := range answers {
-			answers[i] = resp.Responses[i].GetResponseTxn()
+	if !resp.Succeeded && (len(batch) > 1 || !goesOn(g, resp.Responses)) {
+		return errors.Join(cluster.ErrDataLost, w.over(ctx, g))
+	}
+	for i, s := range batch {
+		own := resp
+		if len(batch) > 1 {
+			own = resp.Responses[i].GetResponseTxn()
 		}
+		s.OK, s.Found = own.Succeeded, Found{own.Responses, resp.Header.Revision, g}
 	}
-	if over {
-		err = errors.Join(cluster.ErrDataLost, w.over(ctx, g))
-	}
-	return answers, resp.Header.Revision, err
+	return nil
 }
 
 // deliver runs the Then functions of batch, in another goroutine if they may wait. A Then function
