@@ -104,16 +104,5 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	}
 	defer f.Close()
 	b.table.watchAll()
-	for {
-		for _, n := range f.Take() {
-			emit(n)
-		}
-		select {
-		case <-f.More():
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-b.cluster.Context().Done():
-			return driver.ErrClosed
-		}
-	}
+	return f.Pass(ctx, b.cluster.Context(), emit)
 }

@@ -193,18 +193,7 @@ func (b *backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 	}
 	f := b.store.feeds.Open()
 	defer f.Close()
-	for {
-		select {
-		case <-f.More():
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-b.background.Done():
-			return driver.ErrClosed
-		}
-		for _, n := range f.Take() {
-			emit(n)
-		}
-	}
+	return f.Pass(ctx, b.background, emit)
 }
 
 func (b *backend) Proclaim(ctx context.Context, r driver.Request) error {

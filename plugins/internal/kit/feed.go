@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -60,6 +61,23 @@ func (f *Feed) Take() []driver.Notice {
 	notices := f.pending
 	f.pending = nil
 	return notices
+}
+
+// Pass calls emit with each notice, one at a time. It returns ctx.Err() when ctx ends, and
+// driver.ErrClosed when the context background of the backend ends.
+func (f *Feed) Pass(ctx, background context.Context, emit func(driver.Notice)) error {
+	for {
+		select {
+		case <-f.more:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-background.Done():
+			return driver.ErrClosed
+		}
+		for _, n := range f.Take() {
+			emit(n)
+		}
+	}
 }
 
 // Close ends the Feed.
