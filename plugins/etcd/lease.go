@@ -182,7 +182,6 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	}
 	if k.Err == keepalive.ErrGone {
 		ls.retire(l)
-		return keepalive.ErrGone
 	}
 	if k.Err != nil {
 		return ls.cluster.Wrap(k.Err)

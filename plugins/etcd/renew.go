@@ -162,16 +162,15 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 	case cluster.Is(s.Err, rpctypes.ErrLeaseNotFound):
 		b.leases.retire(re.lease)
 		return b.cluster.Untouched(s.Err)
-	case s.Err == nil && !s.OK && re.entry.is(v.first, v.generation):
+	case s.OK:
+		return b.leases.await(ctx, re.lease, re.keepalive)
+	case s.Err == nil && re.entry.is(v.first, v.generation):
 		b.table.moved(re.entry, &lease{id: v.first.Lease, purpose: purpose{use: foreign}})
 		return errElsewhere
-	case s.Err == nil && !s.OK:
+	case s.Err == nil:
 		b.table.drop(re.entry)
-		return b.outcome(ctx, s)
-	case s.Err != nil:
-		return b.outcome(ctx, s)
 	}
-	return b.cluster.Wrap(b.leases.await(ctx, re.lease, re.keepalive))
+	return b.outcome(ctx, re.step)
 }
 
 // adoptAll finds the entries of the locks to renew. If this process does not know a lock, adoptAll
