@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +29,6 @@ type acquisition struct {
 	again  bool // this is the second try
 	entry  *entry
 	queued bool // the owner already has an entry in the queue
-	value  []byte
 	lease  *lease
 	step   *txn.Step
 
@@ -65,7 +63,6 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
 	a := &acquisition{b: b, r: r, began: now, lease: l}
 	a.entry = b.table.queued(r, now)
-	a.value = record{owner: r.Owner, label: r.Label, value: r.Value}.encode()
 	if a.queued = a.entry != nil; a.queued {
 		b.table.keep(a.entry, 0)
 	} else {
@@ -78,7 +75,7 @@ func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisit
 }
 
 // start sends a keepalive of the lease at the same time as the acquire's Txn, so that the lease
-// lasts for the whole TTL. start returns a channel that is closed when the keepalive is answered.
+// lasts for the whole TTL; see txn.Step.Alongside.
 func (a *acquisition) start() <-chan struct{} {
 	a.keepalive = a.b.leases.keepalive(a.lease, a.began)
 	if a.keepalive == nil {
@@ -92,19 +89,20 @@ func (a *acquisition) start() <-chan struct{} {
 func (a *acquisition) txn() *txn.Step {
 	s, name, e := a.b.space, a.r.Name, a.entry
 	tombstone := s.tombstone(name, a.r.Owner)
+	value := record{owner: a.r.Owner, label: a.r.Label, value: a.r.Value}.encode()
 	req := &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.Absent(tombstone)},
-		Success: []*pb.RequestOp{txn.Put(e.key, a.value, a.lease.id)},
+		Success: []*pb.RequestOp{txn.Put(e.key, value, a.lease.id)},
 		Failure: []*pb.RequestOp{entries(s, name, 1), txn.Exists(tombstone)},
 	}
 	if !a.queued {
 		req.Compare = append(req.Compare, txn.NoneUnder(s.entries(name)))
-		return &txn.Step{Name: name, Req: req, Size: len(a.value)}
+		return &txn.Step{Name: name, Req: req, Size: len(value)}
 	}
 	from := a.b.table.snapshot(e).lease
 	req.Compare = append(req.Compare, txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.OnLease(e.key, from.id))
 	// Repeating this Txn does no harm: after the first time, the entry is on another lease or gone.
-	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(a.value)}
+	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(value)}
 }
 
 // answered records the acquire's outcome in the table, even if the caller has stopped waiting. If
@@ -130,7 +128,7 @@ func (a *acquisition) answered() {
 // done reports whether the request was refused only because an earlier copy of it had put the key.
 func (a *acquisition) done() bool {
 	v := lockStateIn(a.step.Found)
-	if v.first == nil || v.first.Lease != a.lease.id || string(v.first.Key) != a.entry.key || !bytes.Equal(v.first.Value, a.value) {
+	if v.first == nil || v.first.Lease != a.lease.id || string(v.first.Key) != a.entry.key || recordOf(v.first).owner != a.r.Owner {
 		return false
 	}
 	if a.queued {

@@ -35,7 +35,6 @@ type entry struct {
 
 func (e *entry) who() entryKey { return entryKey{e.name, e.owner} }
 
-// token returns the token of the grant to e's owner.
 func (e *entry) token() uint64 { return e.generation.Token(e.rev) }
 
 // The is method reports whether kv, which was read in the generation gen, is e's key.
@@ -54,7 +53,6 @@ func (t *table) pin(e *entry, now time.Time) *entry {
 	return e
 }
 
-// extend sets e's deadline to now plus entryFor. It does nothing if e is the lock.
 func (e *entry) extend(now time.Time) {
 	if !e.held {
 		e.deadline = now.Add(entryFor)

@@ -61,14 +61,9 @@ var forTombstones = purpose{ttl: tombstoneFor + tombstoneUse, use: tombstones}
 //   - A key that is put late in the life of its lease would end too early. So
 //     every Txn with acquires is sent together with one keepalive of the lease.
 //     From then on, the lease lasts for the whole TTL.
-//   - A key whose lock is not renewed would live as long as the lease's other keys. So the backend
-//     deletes the key at the lock's deadline (see table.run), and retries until a delete succeeds.
+//   - A key whose lock is not renewed would live as long as the lease's other keys (see table.run).
 //   - A new process does not know the deadlines of an earlier process's locks, so it renews no
 //     lease of that process (but see move). A renewal moves the lock to a lease of the new process.
-//
-// Waiters have a separate lease with a short TTL (see forWaiting). A waiter whose machine is lost
-// delays the next waiters for about that TTL. When a waiter's entry has become the lock, an acquire
-// or a renewal moves the entry to a lease with the lock's TTL.
 type leases struct {
 	cluster    *cluster.Cluster
 	keepalives *keepalive.Sender

@@ -197,8 +197,7 @@ func (t *table) queue(ctx context.Context, r driver.Request) (*entry, *predecess
 
 // newWaiting makes the entry of an owner that enters the queue. The entry's key ends in the
 // parameter number, or in a higher number if this process already uses that key. No other process
-// uses the same keys (see table.self). newWaiting reuses old keys, because each new key would stay
-// in the server's index until compaction. If the put of the owner's last entry got no answer,
+// uses the same keys (see table.self). If the put of the owner's last entry got no answer,
 // newWaiting returns that entry. It returns nil if the owner has already called TryAcquire.
 func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time) *entry {
 	t.mu.Lock()

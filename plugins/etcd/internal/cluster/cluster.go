@@ -31,9 +31,7 @@ type Options struct {
 //
 // Its methods may be called from any number of goroutines.
 //
-// Note: the client library's own balancer takes turns among all connected members. A member
-// that stalls, or has lost its peers, stays connected for 13 s and more. In a cluster of
-// three, one request in three would go to that member, so every caller would soon wait.
+// Note: decision etcd-7 says why the client library's own balancer is not used.
 type Cluster struct {
 	opts   Options
 	health health
@@ -54,7 +52,7 @@ func New(o Options) *Cluster {
 		c.all = append(c.all, &member{endpoint: e, dial: make(chan struct{}, 1)})
 	}
 	rand.Shuffle(len(c.all), func(i, j int) { c.all[i], c.all[j] = c.all[j], c.all[i] })
-	c.identity.Addr, c.identity.Log, c.identity.looking = c.addresses(), o.Logger, make(chan struct{}, 1)
+	c.identity.Addr, c.identity.Log = c.addresses(), o.Logger
 	c.identity.looked.Store(&time.Time{})
 	c.Go(c.watchHealth)
 	return c

@@ -36,11 +36,9 @@ var declines = []error{
 // Refused reports whether the server refused the request and did no part of it.
 func Refused(err error) bool { return isOneOf(err, refusals) }
 
-// OutOfSpace reports whether the server answered that its database is full. The server gives this
-// answer to requests that it refuses while its alarm is raised. It gives the same answer to a
-// request that it executed just before it raised the alarm. (The quota's applier in
-// etcdserver/apply/quota.go checks the quota, executes the request, and then returns the error.) So
-// the outcome is unknown but final: no part of the request is still under way.
+// OutOfSpace reports whether the server answered that its database is full. The server may have
+// refused the request or executed it (see the quota's applier in etcdserver/apply/quota.go). So the
+// outcome is unknown but final: no part of the request is still under way.
 func OutOfSpace(err error) bool { return Is(err, rpctypes.ErrNoSpace) }
 
 // isAnswer reports whether err, which may be nil, shows that the store answers.

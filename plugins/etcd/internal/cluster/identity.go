@@ -27,7 +27,7 @@ const (
 // lead to a second cluster, because two clusters could both grant a lock.
 type identity struct {
 	kit.Identity
-	looking chan struct{}             // holds one value during a check of all members
+	looking sync.Mutex                // locked during a check of all members, at most for sickAfter
 	looked  atomic.Pointer[time.Time] // when the last check began; zero before the first
 }
 
@@ -99,18 +99,13 @@ func (i *identity) stray() error {
 
 // Certain returns an error if the addresses lead to members of two clusters. It asks all members
 // over new connections, because a load balancer or a DNS name may lead new connections to another
-// cluster. While two clusters are seen, later calls ask all members again, at most every 2 s. While
-// only one cluster is seen, later calls ask again at most every 30 s, and only if parameter anew is
-// true. Certain does not find a cluster that is down or that only other processes reach.
+// cluster. Later calls ask again while two clusters are seen or if the parameter anew is true.
+// Certain does not find a cluster that is down or that only other processes reach.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if !c.Looked() || anew {
-		select {
-		case c.identity.looking <- struct{}{}:
-			c.look(ctx)
-			<-c.identity.looking
-		case <-ctx.Done():
-			return c.Untouched(ctx.Err())
-		}
+		c.identity.looking.Lock()
+		c.look(ctx)
+		c.identity.looking.Unlock()
 	}
 	return c.identity.stray()
 }

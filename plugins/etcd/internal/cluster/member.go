@@ -85,11 +85,9 @@ func (c *Cluster) leave(old, next *member, why error) {
 	}
 }
 
-// redial connects to m anew if a new connection may lead to a member that serves. There are two
-// cases. First, the member answers that it has no leader or is a learner, and a load balancer may
-// be at that address. Second, nothing at all comes over the old connection, because a firewall
-// drops its packets or the machine has vanished. grpc's pings need 13 s to notice this, longer than
-// a short lease lasts. The parameter err is the error that m answered, or nil if no answer came.
+// redial connects to m anew if a new connection may lead to a member that serves, because m answers
+// that it has no leader or is a learner (decision etcd-22), or because nothing at all comes over the
+// old connection (etcd-17). The parameter err is the error that m answered, or nil if none came.
 func (c *Cluster) redial(m *member, err error) {
 	c.mu.Lock()
 	conn := m.conn

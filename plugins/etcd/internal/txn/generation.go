@@ -42,10 +42,8 @@ func (g *Generation) Same(other *Generation) bool { return g.Base == other.Base 
 // caller reads from the store. After an error no lock has been changed.
 //
 // Every Txn requires that the key in the store still has this generation's base. So a process that
-// runs on after the store has lost its data cannot mix two generations.
-//
-// Note: etcd has no clock that can be read, so the first user of an empty namespace sets the base
-// from its own clock. That clock only orders generations, which are usually years apart.
+// runs on after the store has lost its data cannot mix two generations. The first user of an empty
+// namespace sets the base from its own clock, because etcd has no clock that can be read.
 func (w *Writer) Generation(ctx context.Context) (*Generation, error) {
 	if g := w.Known(); g != nil {
 		return g, nil

@@ -53,8 +53,7 @@ type Mux struct {
 }
 
 // spareFor is the time that a dropped watch stays open, for reuse by the next watch of its key. A
-// caller that waits for a lock again and again mostly follows the same key. Without a spare watch,
-// each wait of this caller would end a watch and begin a new one.
+// caller that waits for a lock again and again mostly follows the same key.
 const spareFor = time.Second
 
 // stream is one stream of watches. The fields after wake are guarded by Mux.mu.
