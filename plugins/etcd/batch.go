@@ -13,39 +13,34 @@ import (
 // Batch does many operations. Operations on different locks share transactions, and renewals
 // share reads and keepalives. Operations on the same lock are done one after the other.
 func (b *Backend) Batch(ctx context.Context, ops []driver.Op) []driver.Result {
-	results := make([]driver.Result, len(ops))
-	for _, wave := range waves(ops) {
-		b.do(ctx, ops, wave, results)
+	results, left := make([]driver.Result, len(ops)), make([]int, len(ops))
+	for i := range left {
+		left[i] = i
+	}
+	for len(left) > 0 {
+		left = b.do(ctx, ops, left, results)
 	}
 	return results
 }
 
-// waves returns the indexes of ops in groups. No group has two operations on the same lock.
-func waves(ops []driver.Op) [][]int {
-	var all [][]int
-	nth := make(map[string]int, len(ops))
-	for i, op := range ops {
-		n := nth[op.Name]
-		nth[op.Name] = n + 1
-		if n == len(all) {
-			all = append(all, make([]int, 0, len(ops)-i))
-		}
-		all[n] = append(all[n], i)
-	}
-	return all
-}
-
-// do sends the operations whose indexes are in wave, all at once, and waits for the results.
-func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results []driver.Result) {
+// do sends the operations whose indexes are in which, all at once, and waits for the results. It
+// leaves out, and returns, all operations on a lock after the first.
+func (b *Backend) do(ctx context.Context, ops []driver.Op, which []int, results []driver.Result) (left []int) {
 	now := time.Now()
-	sent := make(map[int]*acquisition, len(wave))
+	sent := make(map[int]*acquisition, len(which))
+	names := make(map[string]bool, len(which))
 	var (
 		steps    []*txn.Step
 		renewals []*renewal
 		apart    sync.WaitGroup
 	)
 	_, err := b.txns.Generation(ctx)
-	for _, i := range wave {
+	for _, i := range which {
+		if names[ops[i].Name] {
+			left = append(left, i)
+			continue
+		}
+		names[ops[i].Name] = true
 		if results[i].Err = err; err != nil {
 			continue
 		}
@@ -75,6 +70,7 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, wave []int, results [
 		results[i] = a.finish(ctx)
 	}
 	apart.Wait()
+	return left
 }
 
 // Start begins one operation and does not wait for it; see [driver.Starter]. Start runs no
