@@ -90,19 +90,17 @@ func (a *acquisition) txn() *txn.Step {
 	s, name, e := a.b.space, a.r.Name, a.entry
 	tombstone := s.tombstone(name, a.r.Owner)
 	value := record{owner: a.r.Owner, label: a.r.Label, value: a.r.Value}.encode()
-	req := &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.Absent(tombstone)},
+	step := &txn.Step{Name: name, Size: len(value), Req: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.Absent(tombstone), txn.NoneUnder(s.entries(name))},
 		Success: []*pb.RequestOp{txn.Put(e.key, value, a.lease.id)},
 		Failure: []*pb.RequestOp{entries(s, name, 1), txn.Exists(tombstone)},
+	}}
+	if a.queued {
+		from := a.b.table.snapshot(e).lease
+		step.In, step.Repeatable = e.generation, true // after the first time, the entry is on another lease or gone
+		step.Req.Compare = []*pb.Compare{txn.Absent(tombstone), txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.OnLease(e.key, from.id)}
 	}
-	if !a.queued {
-		req.Compare = append(req.Compare, txn.NoneUnder(s.entries(name)))
-		return &txn.Step{Name: name, Req: req, Size: len(value)}
-	}
-	from := a.b.table.snapshot(e).lease
-	req.Compare = append(req.Compare, txn.NoneBefore(s.entries(name), e.rev), txn.At(e.key, e.rev), txn.OnLease(e.key, from.id))
-	// Repeating this Txn does no harm: after the first time, the entry is on another lease or gone.
-	return &txn.Step{Name: name, In: e.generation, Repeatable: true, Req: req, Size: len(value)}
+	return step
 }
 
 // answered records the acquire's outcome in the table, even if the caller has stopped waiting. If

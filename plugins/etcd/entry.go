@@ -174,6 +174,16 @@ func (t *table) until(e *entry, deadline time.Time, rev int64) {
 	t.due(deadline)
 }
 
+// change returns a step that does op if the entry e is in the store and the compares more hold.
+// Otherwise the step reads the lock's first entry.
+func (t *table) change(e *entry, op *pb.RequestOp, more ...*pb.Compare) *txn.Step {
+	return &txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
+		Compare: append([]*pb.Compare{txn.At(e.key, e.rev)}, more...),
+		Success: []*pb.RequestOp{op},
+		Failure: []*pb.RequestOp{entries(t.space, e.name, 1)},
+	}}
+}
+
 // verify reads which of the entries are still in the store. It returns the entries that are gone,
 // and the lowest revision at which it has read. After an error, both results are incomplete.
 func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {

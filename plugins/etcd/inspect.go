@@ -152,11 +152,8 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 		return err
 	}
 	value := record{owner: r.Owner, label: e.label, value: r.Value}.encode()
-	s := &txn.Step{Name: r.Name, In: e.generation, Size: len(value), Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(e.key, e.rev)},
-		Success: []*pb.RequestOp{txn.Change(&pb.PutRequest{Key: []byte(e.key), Value: value, IgnoreLease: true})},
-		Failure: []*pb.RequestOp{entries(b.space, r.Name, 1)},
-	}}
+	s := b.table.change(e, txn.Change(&pb.PutRequest{Key: []byte(e.key), Value: value, IgnoreLease: true}))
+	s.Size = len(value)
 	s.Done = func() bool {
 		v := lockStateIn(s.Found)
 		return e.is(v.first, v.generation) && bytes.Equal(v.first.Value, value)

@@ -33,11 +33,8 @@ func (b *Backend) releasing(e *entry) *txn.Step {
 	b.table.mu.Lock()
 	e.ending = true // so that e is not renewed
 	b.table.mu.Unlock()
-	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(e.key, e.rev)},
-		Success: []*pb.RequestOp{txn.Delete(e.key)},
-		Failure: []*pb.RequestOp{entries(b.space, e.name, 1)},
-	}}
+	s := b.table.change(e, txn.Delete(e.key))
+	s.Repeatable = true
 	s.Done = func() bool { return s.Doubt != nil } // an earlier try has done it
 	s.OnAnswer = func() { b.table.ended(e, s.Err) }
 	return s

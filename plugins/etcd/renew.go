@@ -130,11 +130,8 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	b.table.mu.Lock()
 	from := b.table.pin(e, time.Now()).lease // a delete that names this lease would do nothing after the move
 	b.table.mu.Unlock()
-	s := &txn.Step{Name: e.name, In: e.generation, Repeatable: true, Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(e.key, e.rev), txn.OnLease(e.key, from.id)},
-		Success: []*pb.RequestOp{txn.Change(&pb.PutRequest{Key: []byte(e.key), IgnoreValue: true, Lease: l.id})},
-		Failure: []*pb.RequestOp{entries(b.space, e.name, 1)},
-	}}
+	s := b.table.change(e, txn.Change(&pb.PutRequest{Key: []byte(e.key), IgnoreValue: true, Lease: l.id}), txn.OnLease(e.key, from.id))
+	s.Repeatable = true
 	s.Done = func() bool {
 		v := lockStateIn(s.Found)
 		return e.is(v.first, v.generation) && v.first.Lease == l.id

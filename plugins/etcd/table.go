@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/lockbench/lockbench/plugins/etcd/internal/cluster"
@@ -188,13 +187,11 @@ func (t *table) erase(e *entry) {
 		t.cluster.Go(func() { t.ended(e, t.withdraw(e.name, e.owner, false)) })
 		return
 	}
-	own := []*pb.Compare{txn.At(e.key, now.rev)}
+	s := t.change(&now, txn.Delete(e.key))
 	if now.short() && !now.unsure { // keep an entry that its owner has just moved to another lease
-		own = append(own, txn.OnLease(e.key, now.lease.id))
+		s.Req.Compare = append(s.Req.Compare, txn.OnLease(e.key, now.lease.id))
 	}
-	s := &txn.Step{Name: e.name, In: now.generation, Repeatable: true, Req: &pb.TxnRequest{
-		Compare: own, Success: []*pb.RequestOp{txn.Delete(e.key)},
-	}}
+	s.Repeatable = true
 	s.OnAnswer = func() { t.ended(e, s.Err) }
 	t.txns.Submit(s)
 }

@@ -104,10 +104,7 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) error {
 // version in the watch event shows that e was the lock. Without a mark, a waiter that came before e
 // became the lock would have to ask the store. If only two hosts compete, no mark is needed.
 func (t *table) mark(e *entry) {
-	t.txns.Submit(&txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.At(e.key, e.rev)},
-		Success: []*pb.RequestOp{txn.Change(&pb.PutRequest{Key: []byte(e.key), IgnoreValue: true, IgnoreLease: true})},
-	}})
+	t.txns.Submit(t.change(e, txn.Change(&pb.PutRequest{Key: []byte(e.key), IgnoreValue: true, IgnoreLease: true})))
 }
 
 // errNoEntry means that an entry of this process is not in the store, or that the key of a new
