@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,9 +106,6 @@ func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 		return nil, ls.cluster.Untouched(err)
 	}
 	granted := time.Duration(resp.TTL) * time.Second
-	if granted < p.ttl { // no known server does that
-		return nil, fmt.Errorf("etcd: %w: the server grants %v instead of %v", driver.ErrUnavailable, granted, p.ttl)
-	}
 	if granted > p.ttl {
 		ls.setLeast(granted)
 	}
@@ -121,28 +117,24 @@ func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	return l, nil
 }
 
-// atHand returns the present lease for purpose p, or nil if a new lease must be made.
+// atHand returns the present lease for purpose p. It returns nil if a new lease must be made, because
+// there is none, or the present one is full or may end before the next keepalive.
 func (ls *leases) atHand(p purpose) *lease {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.current[p]
-	if l == nil || !l.usable(time.Now()) {
+	if l == nil {
+		return nil
+	}
+	most, until := int32(maxLoad), l.ttl-min(l.ttl/4, time.Second)
+	if p.use == tombstones {
+		most, until = maxTombstones, tombstoneUse
+	}
+	if l.load.Load() >= most || time.Since(l.acked) >= until {
 		return nil
 	}
 	l.load.Add(1)
 	return l
-}
-
-// usable reports whether the lease l may take another key. A lease takes no further key if it is
-// full, is retired (no longer renewed), or may end before the next keepalive.
-func (l *lease) usable(now time.Time) bool {
-	switch {
-	case l.retired.Load():
-		return false
-	case l.use == tombstones:
-		return l.load.Load() < maxTombstones && now.Sub(l.acked) < tombstoneUse
-	}
-	return l.load.Load() < maxLoad && now.Before(l.acked.Add(l.ttl-min(l.ttl/4, time.Second)))
 }
 
 func (ls *leases) setLeast(ttl time.Duration) { ls.least.Store(int64(ttl)) }

@@ -52,7 +52,7 @@ func New(o Options) *Cluster {
 		c.all = append(c.all, &member{endpoint: e, dial: make(chan struct{}, 1)})
 	}
 	rand.Shuffle(len(c.all), func(i, j int) { c.all[i], c.all[j] = c.all[j], c.all[i] })
-	c.identity.Addr, c.identity.Log = c.addresses(), o.Logger
+	c.identity.Addr, c.identity.Log = strings.Join(o.Address, ","), o.Logger
 	c.identity.looked.Store(&time.Time{})
 	c.Go(c.watchHealth)
 	return c
@@ -88,7 +88,3 @@ func (c *Cluster) Close(ctx context.Context, last func()) error {
 
 // RequestTimeout returns the time limit of one request.
 func (c *Cluster) RequestTimeout() time.Duration { return c.opts.RequestTimeout }
-
-func (c *Cluster) several() bool { return len(c.all) > 1 }
-
-func (c *Cluster) addresses() string { return strings.Join(c.opts.Address, ",") }

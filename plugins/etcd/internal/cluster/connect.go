@@ -33,10 +33,8 @@ import (
 type conn struct {
 	member *member
 	client *clientv3.Client
+	link   *grpc.ClientConn
 	kv     pb.KVClient
-	lease  pb.LeaseClient
-	watch  pb.WatchClient
-	server pb.MaintenanceClient
 	made   time.Time
 
 	cluster atomic.Uint64 // the cluster id in the last answer; 0 before the first
@@ -113,7 +111,7 @@ func (c *Cluster) login(ctx context.Context, m *member) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.DialTimeout)
 	defer cancel()
 	defer context.AfterFunc(c.background, cancel)()
-	resp, err := pb.NewAuthClient(conn.client.ActiveConnection()).Authenticate(clientv3.WithRequireLeader(ctx), &pb.AuthenticateRequest{
+	resp, err := pb.NewAuthClient(conn.link).Authenticate(clientv3.WithRequireLeader(ctx), &pb.AuthenticateRequest{
 		Name: c.opts.Username, Password: c.opts.Source.Password(),
 	})
 	if Is(err, rpctypes.ErrAuthNotEnabled) {
@@ -150,11 +148,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 		return nil, err
 	}
 	link := client.ActiveConnection()
-	made := &conn{
-		member: m, client: client, kv: pb.NewKVClient(link), lease: pb.NewLeaseClient(link),
-		watch: pb.NewWatchClient(link), server: pb.NewMaintenanceClient(link),
-		made: time.Now(),
-	}
+	made := &conn{member: m, client: client, link: link, kv: pb.NewKVClient(link), made: time.Now()}
 	made.ctx, made.cancel = context.WithCancelCause(c.background)
 	made.renew()
 	return made, nil

@@ -89,7 +89,7 @@ func (c *Cluster) Wrap(err error) error {
 		if stale := c.opts.Source.Stale(); stale != nil {
 			explained = fmt.Errorf("%w (the last good text stays in use: %w)", explained, stale)
 		}
-		return fmt.Errorf("etcd: %s: %w", c.addresses(), explained)
+		return fmt.Errorf("etcd: %s: %w", c.identity.Addr, explained)
 	}
 	switch {
 	case Is(native, rpctypes.ErrAuthFailed):
@@ -99,19 +99,19 @@ func (c *Cluster) Wrap(err error) error {
 	case Is(native, rpctypes.ErrUserEmpty), Is(native, rpctypes.ErrInvalidAuthMgmt):
 		return c.denied(native, "the server asks for a user: set username and password")
 	case OutOfSpace(native):
-		return fmt.Errorf("etcd: %s: %w: %w: compact and defragment it, and disarm its alarm (etcdctl alarm disarm)", c.addresses(), driver.ErrUnavailable, native)
+		return fmt.Errorf("etcd: %s: %w: %w: compact and defragment it, and disarm its alarm (etcdctl alarm disarm)", c.identity.Addr, driver.ErrUnavailable, native)
 	case Is(native, rpctypes.ErrTooManyOps):
 		return c.denied(native, "raise the server's --max-txn-ops to 8 or more")
 	case Is(native, rpctypes.ErrRequestTooLarge):
 		return fmt.Errorf("etcd: %w: %w: raise the server's --max-request-bytes or publish a smaller value", driver.ErrInvalid, native)
 	case unanswered(text), c.ended(text) && neverSent(native, text):
-		return fmt.Errorf("etcd: %s: %w", c.addresses(), config.Unanswered("etcd member", native))
+		return fmt.Errorf("etcd: %s: %w", c.identity.Addr, config.Unanswered("etcd member", native))
 	case c.ended(text):
-		return fmt.Errorf("etcd: %s: %w: no etcd member answers there: %s: %w", c.addresses(), driver.ErrUnavailable, config.WhatToCheck, native)
+		return fmt.Errorf("etcd: %s: %w: no etcd member answers there: %s: %w", c.identity.Addr, driver.ErrUnavailable, config.WhatToCheck, native)
 	case errors.Is(err, ErrDataLost), neverSent(native, text):
-		return fmt.Errorf("etcd: %s: %w: %w: %w", c.addresses(), driver.ErrUnavailable, driver.ErrNotSent, native)
+		return fmt.Errorf("etcd: %s: %w: %w: %w", c.identity.Addr, driver.ErrUnavailable, driver.ErrNotSent, native)
 	}
-	return fmt.Errorf("etcd: %s: %w: %w", c.addresses(), driver.ErrUnavailable, native)
+	return fmt.Errorf("etcd: %s: %w: %w", c.identity.Addr, driver.ErrUnavailable, native)
 }
 
 // ended reports whether text says that the connection was reset by a server that never answered.
@@ -131,7 +131,7 @@ func unanswered(text string) bool {
 }
 
 func (c *Cluster) denied(native error, advice string) error {
-	return fmt.Errorf("etcd: %s: %w: %w: %w: %s", c.addresses(), driver.ErrDenied, driver.ErrNotSent, native, advice)
+	return fmt.Errorf("etcd: %s: %w: %w: %w: %s", c.identity.Addr, driver.ErrDenied, driver.ErrNotSent, native, advice)
 }
 
 // neverSent reports whether there was no connection, or the server refused the request before doing

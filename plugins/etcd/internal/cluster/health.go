@@ -135,7 +135,7 @@ func (c *Cluster) ask() {
 // overdue is called when a request begins. If the returned function stop is not called
 // within slowAfter, health checks which members answer, again and again, until stop is called.
 func (c *Cluster) overdue() (stop func()) {
-	if !c.several() {
+	if len(c.all) == 1 {
 		return func() {}
 	}
 	timer := time.AfterFunc(slowAfter, func() {

@@ -123,21 +123,19 @@ func (c *Cluster) look(ctx context.Context) {
 	defer cancel()
 	var work sync.WaitGroup
 	for _, m := range c.order() {
-		work.Go(func() { c.lookAt(ctx, m) })
+		work.Go(func() {
+			conn, err := c.login(ctx, m)
+			if err != nil {
+				return
+			}
+			defer conn.close(nil)
+			q := c.question()
+			q.Serializable = true // so that a member without a leader answers too
+			if resp, err := conn.kv.Range(ctx, q); err == nil {
+				_ = c.admit(conn, resp) // the identity records the result
+			}
+		})
 	}
 	work.Wait()
 	c.identity.looked.Store(&began)
-}
-
-func (c *Cluster) lookAt(ctx context.Context, m *member) {
-	conn, err := c.login(ctx, m)
-	if err != nil {
-		return
-	}
-	defer conn.close(nil)
-	q := c.question()
-	q.Serializable = true // so that a member without a leader answers too
-	if resp, err := conn.kv.Range(ctx, q); err == nil {
-		_ = c.admit(conn, resp) // the identity records the result
-	}
 }

@@ -107,7 +107,7 @@ func (c *Cluster) redial(m *member, err error) {
 	}
 	ctx, cancel := context.WithTimeout(c.background, sickAfter)
 	defer cancel()
-	status, err := conn.server.Status(ctx, &pb.StatusRequest{})
+	status, err := pb.NewMaintenanceClient(conn.link).Status(ctx, &pb.StatusRequest{})
 	switch {
 	case err == nil && (status.Leader == 0 || status.IsLearner):
 		c.astray(conn, rpctypes.ErrNoLeader)

@@ -21,21 +21,21 @@ func (c *Cluster) Txn(ctx context.Context, repeatable bool, req *pb.TxnRequest) 
 // Grant makes a lease whose TTL is ttl in whole seconds. The server may grant a longer TTL.
 func (c *Cluster) Grant(ctx context.Context, ttl time.Duration) (*pb.LeaseGrantResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseGrantResponse, error) {
-		return on.lease.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(ttl / time.Second)})
+		return pb.NewLeaseClient(on.link).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(ttl / time.Second)})
 	})
 }
 
 // TimeToLive asks for the remaining time of the etcd lease with the given id.
 func (c *Cluster) TimeToLive(ctx context.Context, id int64) (*pb.LeaseTimeToLiveResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.LeaseTimeToLiveResponse, error) {
-		return on.lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
+		return pb.NewLeaseClient(on.link).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
 	})
 }
 
 // Status asks the member in use for its status.
 func (c *Cluster) Status(ctx context.Context) (*pb.StatusResponse, error) {
 	return call(c, ctx, true, func(ctx context.Context, on *conn) (*pb.StatusResponse, error) {
-		return on.server.Status(ctx, &pb.StatusRequest{})
+		return pb.NewMaintenanceClient(on.link).Status(ctx, &pb.StatusRequest{})
 	})
 }
 
@@ -100,7 +100,7 @@ func (c *Cluster) KeepAlive() (client pb.Lease_LeaseKeepAliveClient, s *Stream, 
 	for range c.all {
 		client, s, err = open(c, func(on *conn) context.Context { return on.leader.Load().ctx },
 			func(ctx context.Context, on *conn) (pb.Lease_LeaseKeepAliveClient, error) {
-				return on.lease.LeaseKeepAlive(ctx)
+				return pb.NewLeaseClient(on.link).LeaseKeepAlive(ctx)
 			})
 		if err == nil || !Failing(err) {
 			break
@@ -112,7 +112,9 @@ func (c *Cluster) KeepAlive() (client pb.Lease_LeaseKeepAliveClient, s *Stream, 
 // Watch opens a stream of watches to the member in use.
 func (c *Cluster) Watch() (pb.Watch_WatchClient, *Stream, error) {
 	return open(c, func(on *conn) context.Context { return on.ctx },
-		func(ctx context.Context, on *conn) (pb.Watch_WatchClient, error) { return on.watch.Watch(ctx) })
+		func(ctx context.Context, on *conn) (pb.Watch_WatchClient, error) {
+			return pb.NewWatchClient(on.link).Watch(ctx)
+		})
 }
 
 // open opens a stream, which ends at the latest with the context that function lifetime returns.

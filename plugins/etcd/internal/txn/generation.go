@@ -1,7 +1,6 @@
 package txn
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -90,13 +89,6 @@ func (w *Writer) fetch(ctx context.Context, least uint64) (*Generation, error) {
 
 // The method holds returns a compare that fails once the store has lost the data of generation g.
 func (w *Writer) holds(g *Generation) *pb.Compare { return HasValue(w.key, g.value()) }
-
-// goesOn reports whether g was still the present generation when the store gave the answers in ops.
-// The last answer must be to a read of the generation's key.
-func goesOn(g *Generation, ops []*pb.ResponseOp) bool {
-	kvs := ops[len(ops)-1].GetResponseRange().GetKvs()
-	return len(kvs) > 0 && bytes.Equal(kvs[0].Value, g.value())
-}
 
 // The method over is called when the generation g has ended. It begins the next generation, unless
 // another client has done so. The new base is above g's highest known token, even if this machine's

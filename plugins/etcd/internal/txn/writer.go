@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -271,7 +272,12 @@ func (w *Writer) send(batch []*Step, g *Generation) error {
 	if err != nil {
 		return err
 	}
-	if !resp.Succeeded && (len(batch) > 1 || !goesOn(g, resp.Responses)) {
+	over := !resp.Succeeded
+	if over && len(batch) == 1 {
+		kvs := resp.Responses[len(resp.Responses)-1].GetResponseRange().GetKvs() // of the generation's key
+		over = len(kvs) == 0 || !bytes.Equal(kvs[0].Value, g.value())
+	}
+	if over {
 		return errors.Join(cluster.ErrDataLost, w.over(ctx, g))
 	}
 	for i, s := range batch {
