@@ -3,7 +3,9 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -44,13 +46,7 @@ var claims = driver.Properties{
 // Backend is a host's connection to an etcd cluster. The result of Properties lists its optional
 // capabilities. Goroutines may call its methods concurrently.
 type Backend struct {
-	space   space
-	cluster *cluster.Cluster
-	txns    *txn.Writer
-	watches *watch.Mux
-	leases  *leases
-	table   *table
-
+	*table
 	server atomic.Value // string: the server's version, once known
 }
 
@@ -74,7 +70,10 @@ func open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", config.Invalid(err))
 	}
-	b := &Backend{space: newSpace(opts.Prefix)}
+	b := &Backend{table: &table{
+		space: newSpace(opts.Prefix), self: strconv.FormatUint(rand.Uint64(), 36) + "-", wake: make(chan struct{}, 1),
+		entries: map[entryKey]*entry{}, keys: map[string]*entry{},
+	}}
 	b.cluster = cluster.New(cluster.Options{
 		Address: opts.Address, Connect: opts.Connect, Source: source, Logger: opts.Logger,
 		Prefix: opts.Prefix, Probe: b.space.tombstones,
@@ -86,7 +85,7 @@ func open(o Options) (*Backend, error) {
 		b.leases.retireAll()
 	})
 	b.watches = watch.New(b.cluster)
-	b.table = newTable(b.space, b.cluster, b.txns, b.leases, b.watches)
+	b.cluster.Go(b.run)
 	b.cluster.Go(func() { _ = b.learn(b.cluster.Context()) }) // Check tries again
 	return b, nil
 }

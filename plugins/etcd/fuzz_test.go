@@ -89,7 +89,7 @@ func FuzzHolder(f *testing.F) {
 	f.Add("jobs", "ha", []byte{recordVersion, 1, 'o', 1, 'l', 0}, int64(7), uint64(1_700_000_000_000_000), 2)
 	f.Add("", "", []byte("foreign"), int64(-1), uint64(1)<<62, 0)
 	f.Fuzz(func(t *testing.T, name, rest string, value []byte, rev int64, base uint64, queued int) {
-		b, g := &Backend{space: newSpace("p/"), table: &table{}, leases: &leases{}}, &txn.Generation{Base: base % (1 << 62)}
+		b, g := &Backend{table: &table{space: newSpace("p/"), leases: &leases{}}}, &txn.Generation{Base: base % (1 << 62)}
 		kv := &mvccpb.KeyValue{Key: []byte(b.space.names + name + separator + rest), Value: value, CreateRevision: max(1, rev)}
 		h := b.holder(context.Background(), lockState{generation: g, first: kv, entries: max(0, queued)})
 		if utf8.ValidString(name) && h.Name != name || !h.Held() || h.Waiters < 0 {

@@ -2,8 +2,6 @@ package etcd
 
 import (
 	"errors"
-	"math/rand/v2"
-	"strconv"
 	"sync"
 	"time"
 
@@ -39,17 +37,6 @@ type table struct {
 }
 
 type entryKey struct{ name, owner string }
-
-// newTable returns a table. The table's goroutine runs until the cluster c is closed.
-func newTable(s space, c *cluster.Cluster, txns *txn.Writer, leases *leases, watches *watch.Mux) *table {
-	t := &table{
-		space: s, cluster: c, txns: txns, leases: leases, watches: watches,
-		self: strconv.FormatUint(rand.Uint64(), 36) + "-", wake: make(chan struct{}, 1),
-		entries: map[entryKey]*entry{}, keys: map[string]*entry{},
-	}
-	c.Go(t.run)
-	return t
-}
 
 // add records the entry e before its key is put, so that e ends in time even if the put gets no
 // answer. If the owner already has an entry that is not being deleted, add does nothing.

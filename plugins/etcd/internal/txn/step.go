@@ -54,19 +54,6 @@ func (s *Step) finish() {
 	s.End()
 }
 
-// alone reports whether the work that Alongside has started is done.
-func (s *Step) alone() bool {
-	if s.alongside == nil {
-		return true
-	}
-	select {
-	case <-s.alongside:
-		return true
-	default:
-		return false
-	}
-}
-
 // Absent returns a compare that holds when key does not exist.
 func Absent(key string) *pb.Compare { return created(key, nil, pb.Compare_EQUAL, 0) }
 

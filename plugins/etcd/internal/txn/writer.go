@@ -299,10 +299,15 @@ func (w *Writer) deliver(batch []*Step) {
 		case s.Then == nil:
 		case s.Err != nil || !s.OK:
 			w.cluster.Apart(s.Then)
-		case s.alone():
+		case s.alongside == nil:
 			s.Then()
 		default:
-			granted = append(granted, s)
+			select {
+			case <-s.alongside:
+				s.Then()
+			default:
+				granted = append(granted, s)
+			}
 		}
 	}
 	if len(granted) == 0 {
