@@ -112,7 +112,7 @@ func (a *acquisition) answered() {
 		t.known(a.entry, s.Generation, s.Rev)
 		fallthrough
 	case s.OK:
-		t.confirm(a.entry, a.lease, a.began, a.r.TTL, s.Rev)
+		t.confirm(a.entry, a.lease, a.began, a.r.TTL)
 	case a.queued:
 		t.notMoved(a.entry, a.lease, s.Err != nil && !a.b.cluster.Harmless(s.Err))
 	case s.Err == nil, a.b.cluster.Harmless(s.Err):

@@ -104,11 +104,10 @@ func (t *table) hold(e *entry, deadline time.Time) {
 }
 
 // confirm records that e's key is on the lease l and that e's owner holds the lock until began+ttl.
-func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration, rev int64) {
+func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration) {
 	t.moved(e, l)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e.seenAt = max(e.seenAt, rev)
 	t.hold(e, began.Add(ttl))
 }
 
@@ -166,11 +165,11 @@ func (t *table) beginRenewal(e *entry, now time.Time) bool {
 	return true
 }
 
-// The until method sets the time at which the table deletes e, and records that e existed at rev.
-func (t *table) until(e *entry, deadline time.Time, rev int64) {
+// The until method sets the time at which the table deletes e.
+func (t *table) until(e *entry, deadline time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e.deadline, e.seenAt = deadline, max(e.seenAt, rev)
+	e.deadline = deadline
 	t.due(deadline)
 }
 
@@ -184,21 +183,18 @@ func (t *table) change(e *entry, op *pb.RequestOp, more ...*pb.Compare) *txn.Ste
 	}}
 }
 
-// verify reads which of the entries are still in the store. It returns the entries that are gone,
-// and the lowest revision at which it has read. After an error, both results are incomplete.
-func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, rev int64, err error) {
+// verify reads which of the entries are still in the store. It returns the entries that are gone.
+// After an error, this result is incomplete.
+func (t *table) verify(ctx context.Context, entries []*entry) (gone map[*entry]bool, err error) {
 	gone = map[*entry]bool{}
 	reads := make([][]*pb.RequestOp, len(entries))
 	for i, e := range entries {
 		reads[i] = []*pb.RequestOp{txn.Exists(e.key)}
 	}
 	_, err = t.txns.ReadEach(ctx, reads, func(i int, r txn.Found) {
-		if rev == 0 || r.Rev < rev {
-			rev = r.Rev
-		}
 		if kvs := r.Ops[0].GetResponseRange().GetKvs(); len(kvs) == 0 || !entries[i].is(kvs[0], r.Generation) {
 			gone[entries[i]] = true
 		}
 	})
-	return gone, rev, t.cluster.Wrap(err)
+	return gone, t.cluster.Wrap(err)
 }

@@ -239,7 +239,7 @@ func TestMoveDelaysTheDelete(t *testing.T) {
 	l, err := b.leases.get(t.Context(), purpose{ttl: 2 * r.TTL})
 	must(t, err)
 	s := b.moving(e, l)
-	b.table.until(e, time.Now(), 0) // e's deadline passes before the request is sent
+	b.table.until(e, time.Now()) // e's deadline passes before the request is sent
 	must(t, b.txns.Do(t.Context(), s))
 	if s.Err != nil || !s.OK {
 		t.Errorf("deleted while it moved: %v", s.Err)

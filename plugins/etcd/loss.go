@@ -77,7 +77,7 @@ func (t *table) look() {
 	suspects := t.suspect
 	t.suspect = nil
 	t.mu.Unlock()
-	gone, _, err := t.verify(t.cluster.Context(), suspects)
+	gone, err := t.verify(t.cluster.Context(), suspects)
 	if err != nil {
 		t.watches.Reset()
 		return

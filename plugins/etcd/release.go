@@ -151,7 +151,7 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 		return err
 	}
 	if b.table.snapshot(e).deadline.Sub(now) <= r.Keep { // never lengthen it
-		gone, _, err := b.table.verify(ctx, []*entry{e})
+		gone, err := b.table.verify(ctx, []*entry{e})
 		if gone[e] {
 			b.table.drop(e)
 			return b.notHeld(ctx, r)
@@ -162,7 +162,7 @@ func (b *Backend) keep(ctx context.Context, r driver.Request) error {
 	if b.renew(ctx, []*renewal{{r: r, err: &err}}, now); err != nil {
 		return err
 	}
-	b.table.until(e, now.Add(r.Keep), 0)
+	b.table.until(e, now.Add(r.Keep))
 	return nil
 }
 

@@ -69,7 +69,7 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 			keepalives[re.lease] = b.leases.keepalive(re.lease, now)
 		}
 	}
-	gone, rev, err := b.table.verify(ctx, entries)
+	gone, err := b.table.verify(ctx, entries)
 	for _, re := range all {
 		unanswered := b.leases.await(ctx, re.lease, keepalives[re.lease])
 		switch {
@@ -79,7 +79,7 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 		case err != nil || unanswered != nil:
 			*re.err = b.cluster.Wrap(cmp.Or(err, unanswered))
 		default:
-			b.table.until(re.entry, now.Add(re.r.TTL), rev)
+			b.table.until(re.entry, now.Add(re.r.TTL))
 		}
 		b.table.unpin(re.entry)
 	}
@@ -91,15 +91,12 @@ func (b *Backend) stay(ctx context.Context, all []*renewal, now time.Time) {
 // all other keys on the lease, even keys that an earlier process has put.
 func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (staying []*renewal) {
 	var steps []*txn.Step
-	var refused error // the refusal by a store without space
+	var err error
 	for _, re := range all {
-		if *re.err = refused; refused != nil {
-			continue
+		if !cluster.OutOfSpace(err) { // else the store would refuse each lease
+			re.lease, err = b.leases.get(ctx, purpose{ttl: re.r.TTL})
 		}
-		if re.lease, *re.err = b.leases.get(ctx, purpose{ttl: re.r.TTL}); *re.err != nil {
-			if cluster.OutOfSpace(*re.err) {
-				refused = *re.err
-			}
+		if *re.err = err; err != nil {
 			continue
 		}
 		re.step, re.keepalive = b.moving(re.entry, re.lease), b.leases.keepalive(re.lease, now)
@@ -113,7 +110,7 @@ func (b *Backend) move(ctx context.Context, all []*renewal, now time.Time) (stay
 		e := b.table.snapshot(re.entry)
 		switch err := *re.err; {
 		case err == nil:
-			b.table.until(re.entry, now.Add(re.r.TTL), 0)
+			b.table.until(re.entry, now.Add(re.r.TTL))
 		case cluster.OutOfSpace(err) && b.cluster.Harmless(err) && !e.unsure && e.lease.ttl >= re.r.TTL:
 			*re.err = nil
 			staying = append(staying, re)
