@@ -130,7 +130,7 @@ func (a *acquisition) done() bool {
 		return false
 	}
 	if a.queued {
-		return a.entry.is(v.first, v.generation)
+		return a.entry.is(v.first, v.Generation)
 	}
 	if !a.b.table.owns(a.entry) {
 		return false // the owner has acquired twice
@@ -184,7 +184,7 @@ func (a *acquisition) refusal(ctx context.Context) driver.Result {
 		return driver.Result{Err: driver.ErrWithdrawn}
 	case v.first == nil && a.queued: // the holder's entry and the waiter's entry are gone
 		b.table.drop(a.entry)
-	case v.first != nil && !(a.queued && a.entry.is(v.first, v.generation)):
+	case v.first != nil && !(a.queued && a.entry.is(v.first, v.Generation)):
 		held.Holder = b.holder(ctx, v)
 		return driver.Result{Err: held}
 	}

@@ -91,7 +91,7 @@ func FuzzHolder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, rest string, value []byte, rev int64, base uint64, queued int) {
 		b, g := &Backend{table: &table{space: newSpace("p/"), leases: &leases{}}}, &txn.Generation{Base: base % (1 << 62)}
 		kv := &mvccpb.KeyValue{Key: []byte(b.space.names + name + separator + rest), Value: value, CreateRevision: max(1, rev)}
-		h := b.holder(context.Background(), lockState{generation: g, first: kv, entries: max(0, queued)})
+		h := b.holder(context.Background(), lockState{Found: txn.Found{Generation: g}, first: kv, entries: max(0, queued)})
 		if utf8.ValidString(name) && h.Name != name || !h.Held() || h.Waiters < 0 {
 			t.Errorf("%q is held by %+v", kv.Key, h)
 		}

@@ -30,7 +30,7 @@ func (b *Backend) holder(ctx context.Context, v lockState) driver.Holder {
 	}
 	rec := recordOf(v.first)
 	h := driver.Holder{
-		Name: b.space.nameOf(string(v.first.Key)), Owner: rec.owner, Token: v.generation.Token(v.first.CreateRevision),
+		Name: b.space.nameOf(string(v.first.Key)), Owner: rec.owner, Token: v.Generation.Token(v.first.CreateRevision),
 		Label: rec.label, Value: rec.value, Waiters: max(0, v.entries-1),
 	}
 	if e := b.table.find(h.Name, h.Owner, h.Token); e != nil {
@@ -69,22 +69,19 @@ func entries(s space, name string, limit int64) *pb.RequestOp {
 
 // lockState is the state of a lock, as read by the request of function entries or by List.
 type lockState struct {
-	generation *txn.Generation  // the generation in which the lock was read
-	rev        int64            // the store's revision at that time
-	first      *mvccpb.KeyValue // the holder's entry; nil when the lock is free
-	entries    int              // number of entries, including the first
+	txn.Found
+	first   *mvccpb.KeyValue // the holder's entry; nil when the lock is free
+	entries int              // number of entries, including the first
 }
 
 func lockStateIn(f txn.Found) lockState {
-	v := lockState{generation: f.Generation, rev: f.Rev}
-	if len(f.Ops) == 0 {
-		return v
+	v := lockState{Found: f}
+	if len(f.Ops) > 0 {
+		found := f.Ops[0].GetResponseRange()
+		if v.entries = int(found.GetCount()); v.entries > 0 {
+			v.first = found.Kvs[0]
+		}
 	}
-	found := f.Ops[0].GetResponseRange()
-	if kvs := found.GetKvs(); len(kvs) > 0 {
-		v.first = kvs[0]
-	}
-	v.entries = int(found.GetCount())
 	return v
 }
 
@@ -115,7 +112,7 @@ func (b *Backend) List(ctx context.Context, prefix string, emit func(driver.Hold
 				if !flush() {
 					return nil
 				}
-				open = lockState{generation: found.Generation, first: kv}
+				open = lockState{Found: found, first: kv}
 			}
 			if open.entries++; kv.CreateRevision < open.first.CreateRevision {
 				open.first = kv
@@ -135,11 +132,11 @@ func (b *Backend) Break(ctx context.Context, name string, token uint64) error {
 	if err != nil {
 		return err
 	}
-	if v.first == nil || v.generation.Token(v.first.CreateRevision) != token {
+	if v.first == nil || v.Generation.Token(v.first.CreateRevision) != token {
 		return &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
 	// The table does not get this entry. So if this process has the lock, the table reports the loss.
-	s := b.releasing(&entry{name: name, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.generation})
+	s := b.releasing(&entry{name: name, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.Generation})
 	s.OnAnswer = nil
 	b.txns.Submit(s)
 	return b.finish(ctx, s)
@@ -156,7 +153,7 @@ func (b *Backend) Proclaim(ctx context.Context, r driver.Request) error {
 	s.Size = len(value)
 	s.Done = func() bool {
 		v := lockStateIn(s.Found)
-		return e.is(v.first, v.generation) && bytes.Equal(v.first.Value, value)
+		return e.is(v.first, v.Generation) && bytes.Equal(v.first.Value, value)
 	}
 	b.txns.Submit(s)
 	return b.finish(ctx, s)

@@ -40,17 +40,12 @@ func (b *Backend) releasing(e *entry) *txn.Step {
 	return s
 }
 
+// finish waits for the outcome of the step s, which table.change has made.
 func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
-	if err := b.txns.Wait(ctx, s); err != nil {
-		return err
-	}
-	return b.outcome(ctx, s)
-}
-
-// outcome returns the error that the caller gets for the step s. The step must compare the owner's
-// key and, if the compare fails, read the lock's entries.
-func (b *Backend) outcome(ctx context.Context, s *txn.Step) error {
+	err := b.txns.Wait(ctx, s)
 	switch {
+	case err != nil:
+		return err
 	case errors.Is(s.Err, cluster.ErrDataLost):
 		return &driver.NotHeldError{}
 	case s.Err != nil:

@@ -131,7 +131,7 @@ func (b *Backend) moving(e *entry, l *lease) *txn.Step {
 	s.Repeatable = true
 	s.Done = func() bool {
 		v := lockStateIn(s.Found)
-		return e.is(v.first, v.generation) && v.first.Lease == l.id
+		return e.is(v.first, v.Generation) && v.first.Lease == l.id
 	}
 	s.OnAnswer = func() {
 		if s.OK {
@@ -158,13 +158,13 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 		return b.cluster.Untouched(s.Err)
 	case s.OK:
 		return b.leases.await(ctx, re.lease, re.keepalive)
-	case s.Err == nil && re.entry.is(v.first, v.generation):
+	case s.Err == nil && re.entry.is(v.first, v.Generation):
 		b.table.moved(re.entry, &lease{id: v.first.Lease, purpose: purpose{use: foreign}})
 		return errElsewhere
 	case s.Err == nil:
 		b.table.drop(re.entry)
 	}
-	return b.outcome(ctx, re.step)
+	return b.finish(ctx, re.step)
 }
 
 // adoptAll finds the entries of the locks to renew. If this process does not know a lock, adoptAll
@@ -196,7 +196,7 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.first == nil || v.generation.Token(v.first.CreateRevision) != r.Token || recordOf(v.first).owner != r.Owner {
+	if v.first == nil || v.Generation.Token(v.first.CreateRevision) != r.Token || recordOf(v.first).owner != r.Owner {
 		return nil, &driver.NotHeldError{Holder: b.holder(ctx, v)}
 	}
 	left, err := b.leases.expiry(ctx, v.first.Lease)
@@ -204,8 +204,8 @@ func (b *Backend) adopt(ctx context.Context, r driver.Request) (*entry, error) {
 		return nil, err
 	}
 	return b.table.adopt(&entry{
-		name: r.Name, owner: r.Owner, label: recordOf(v.first).label, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.generation,
-		seenAt: v.rev, deadline: left.at.Add(time.Second),
+		name: r.Name, owner: r.Owner, label: recordOf(v.first).label, key: string(v.first.Key), rev: v.first.CreateRevision, generation: v.Generation,
+		seenAt: v.Rev, deadline: left.at.Add(time.Second),
 		lease: &lease{id: v.first.Lease, purpose: purpose{ttl: left.granted, use: foreign}, acked: left.at.Add(-left.granted)},
 	}), nil
 }

@@ -31,8 +31,7 @@ func (ls *leases) forWaiting() purpose {
 	return purpose{ttl: max(entryFor, ls.shortest()), use: waiting}
 }
 
-// Wait watches the entry in front of the waiter's entry, so a release wakes only one waiter. If the
-// watched entry was the lock, its end grants the lock, and Wait does not ask the store. Wait also
+// Wait watches the entry in front of the waiter's entry, so a release wakes only one waiter. It also
 // watches the waiter's own entry, on the same stream, and so already knows if an operator has
 // deleted that entry. After a timeout, the watch of the entry in front stays open for a second.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {

@@ -50,11 +50,13 @@ type leader struct {
 	cancel context.CancelCauseFunc
 }
 
-// renew makes a new leader value, because the cluster has a new raft leader.
-// It returns the earlier leader value, whose context the caller must cancel.
-func (c *conn) renew() *leader {
+// renew makes a new leader value. Requests under the earlier value, if there is one, have the time
+// electedGrace to end, and are then given up for the reason why.
+func (c *conn) renew(why error) {
 	ctx, cancel := context.WithCancelCause(c.ctx)
-	return c.leader.Swap(&leader{ctx, cancel})
+	if before := c.leader.Swap(&leader{ctx, cancel}); before != nil {
+		time.AfterFunc(electedGrace, func() { before.cancel(why) })
+	}
 }
 
 // session returns the member in use and the connection to it.
@@ -150,7 +152,7 @@ func (c *Cluster) connect(m *member, token string) (*conn, error) {
 	link := client.ActiveConnection()
 	made := &conn{member: m, client: client, link: link, kv: pb.NewKVClient(link), made: time.Now()}
 	made.ctx, made.cancel = context.WithCancelCause(c.background)
-	made.renew()
+	made.renew(nil)
 	return made, nil
 }
 

@@ -102,40 +102,35 @@ func (i *identity) stray() error {
 // cluster. Later calls ask again while two clusters are seen or if the parameter anew is true.
 // Certain does not find a cluster that is down or that only other processes reach.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
-	if !c.Looked() || anew {
-		c.identity.looking.Lock()
-		c.look(ctx)
-		c.identity.looking.Unlock()
+	if c.Looked() && !anew {
+		return nil
 	}
-	return c.identity.stray()
-}
-
-func (c *Cluster) look(ctx context.Context) {
-	every := lookEvery
+	c.identity.looking.Lock()
+	defer c.identity.looking.Unlock()
+	every, began := lookEvery, time.Now()
 	if c.identity.stray() != nil {
 		every = lookAgain
 	}
-	began := time.Now()
-	if began.Sub(*c.identity.looked.Load()) < every {
-		return
+	if began.Sub(*c.identity.looked.Load()) >= every {
+		ctx, cancel := context.WithTimeout(ctx, sickAfter)
+		defer cancel()
+		var work sync.WaitGroup
+		for _, m := range c.order() {
+			work.Go(func() {
+				conn, err := c.login(ctx, m)
+				if err != nil {
+					return
+				}
+				defer conn.close(nil)
+				q := c.question()
+				q.Serializable = true // so that a member without a leader answers too
+				if resp, err := conn.kv.Range(ctx, q); err == nil {
+					_ = c.admit(conn, resp) // the identity records the result
+				}
+			})
+		}
+		work.Wait()
+		c.identity.looked.Store(&began)
 	}
-	ctx, cancel := context.WithTimeout(ctx, sickAfter)
-	defer cancel()
-	var work sync.WaitGroup
-	for _, m := range c.order() {
-		work.Go(func() {
-			conn, err := c.login(ctx, m)
-			if err != nil {
-				return
-			}
-			defer conn.close(nil)
-			q := c.question()
-			q.Serializable = true // so that a member without a leader answers too
-			if resp, err := conn.kv.Range(ctx, q); err == nil {
-				_ = c.admit(conn, resp) // the identity records the result
-			}
-		})
-	}
-	work.Wait()
-	c.identity.looked.Store(&began)
+	return c.identity.stray()
 }

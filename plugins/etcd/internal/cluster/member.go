@@ -122,12 +122,11 @@ func (c *Cluster) redial(m *member, err error) {
 func (c *Cluster) astray(conn *conn, why error) {
 	c.opts.Logger.Debug("etcd: connects anew to a member that cannot serve", "member", conn.member.endpoint, "error", why)
 	c.forsake(conn, c.opts.RequestTimeout, nil)
-	time.AfterFunc(electedGrace, func() { conn.leader.Load().cancel(errAstray) })
+	conn.renew(errAstray)
 }
 
 // seeTerm records the leader's term from an answer. If the term has risen, requests that the
-// earlier leader got may be lost, and the server may not say so for seven seconds. So these
-// requests are given up after electedGrace.
+// earlier leader got may be lost, and the server may not say so for seven seconds.
 func (c *Cluster) seeTerm(term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +136,6 @@ func (c *Cluster) seeTerm(term uint64) {
 	first := c.term == 0
 	c.term = term
 	if conn := c.all[0].conn; conn != nil && !first {
-		before := conn.renew()
-		time.AfterFunc(electedGrace, func() { before.cancel(errElected) })
+		conn.renew(errElected)
 	}
 }

@@ -13,10 +13,7 @@ import (
 )
 
 // Generation is the period from the first use of a namespace to the loss of its data. A token is
-// the create revision of the lock's key plus the generation's base. Revisions rise through crashes
-// and changes of leader, but the revisions of a cluster that was set up anew start at 1 again.
-// Without a base, a resource that remembers the highest token would then refuse new holders or,
-// worse, accept an old holder.
+// the create revision of the lock's key plus the generation's base (decision etcd-5).
 //
 // The base identifies the generation, and is stored in the value of a key. The revision of this key
 // cannot identify the generation, because the first key of every new cluster has the same revision.

@@ -228,9 +228,8 @@ func (w *Writer) again(batch []*Step, err error) (rest []*Step) {
 }
 
 // current returns the steps to send. It ends each step that was given up before it was sent, and
-// each step whose revisions belong to another generation than g. In generation g, another client
-// may have created the same key at the same revision. The generation's compare in every Txn cannot
-// notice that, because it checks only that g is the present generation.
+// each step whose revisions belong to another generation than g, because the compare in every Txn
+// checks only that g is the present generation (decision etcd-12).
 func (w *Writer) current(batch []*Step, g *Generation) []*Step {
 	rest := make([]*Step, 0, len(batch))
 	for _, s := range batch {
