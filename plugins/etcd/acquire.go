@@ -61,13 +61,19 @@ func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Ti
 // owner waits, this entry is already in the queue. The table does not delete it before the acquire
 // is answered.
 func (b *Backend) acquiring(r driver.Request, l *lease, now time.Time) *acquisition {
-	a := &acquisition{b: b, r: r, began: now, lease: l}
-	a.entry = b.table.queued(r, now)
+	a, t := &acquisition{b: b, r: r, began: now, lease: l}, b.table
+	a.entry = t.queued(r, now)
 	if a.queued = a.entry != nil; a.queued {
-		b.table.keep(a.entry, 0)
-	} else {
+		t.keep(a.entry, 0)
+	} else { // the table has the entry before its key is put, so that it ends in time without an answer
 		a.entry = &entry{name: r.Name, owner: r.Owner, label: r.Label, key: b.space.free(r.Name), lease: l, busy: 1, deadline: now.Add(r.TTL)}
-		b.table.add(a.entry)
+		t.mu.Lock()
+		if old := t.entries[a.entry.who()]; old == nil || old.ending { // else the owner acquires twice
+			t.detach(old)
+			t.entries[a.entry.who()] = a.entry
+			t.due(a.entry.deadline)
+		}
+		t.mu.Unlock()
 	}
 	a.step = a.txn()
 	a.step.Alongside, a.step.Done, a.step.OnAnswer = a.start, a.done, a.answered
@@ -112,7 +118,10 @@ func (a *acquisition) answered() {
 		t.known(a.entry, s.Generation, s.Rev)
 		fallthrough
 	case s.OK:
-		t.confirm(a.entry, a.lease, a.began, a.r.TTL)
+		t.moved(a.entry, a.lease)
+		t.mu.Lock()
+		t.hold(a.entry, a.began.Add(a.r.TTL))
+		t.mu.Unlock()
 	case a.queued:
 		t.notMoved(a.entry, a.lease, s.Err != nil && !a.b.cluster.Harmless(s.Err))
 	case s.Err == nil, a.b.cluster.Harmless(s.Err):

@@ -78,9 +78,7 @@ func (b *Backend) do(ctx context.Context, ops []driver.Op, which []int, results 
 func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Result)) {
 	s, finish := b.ready(ctx, op)
 	if s == nil {
-		if !b.cluster.Go(func() { done(b.Batch(ctx, []driver.Op{op})[0]) }) {
-			done(driver.Result{Err: driver.ErrClosed})
-		}
+		b.cluster.Apart(func() { done(b.Batch(ctx, []driver.Op{op})[0]) })
 		return
 	}
 	s.Until = ctx
@@ -88,9 +86,8 @@ func (b *Backend) Start(ctx context.Context, op driver.Op, done func(driver.Resu
 	b.txns.Submit(s)
 }
 
-// ready prepares an op that needs only one Txn. The function finish waits for the answer. For any
-// other op ready returns nil. For example, some ops must first read the token base, read the lock
-// to release, or make an etcd lease.
+// ready prepares an op that needs only one Txn. It returns nil for any other op. For example, some
+// ops must first read the token base, read the lock to release, or make an etcd lease.
 func (b *Backend) ready(ctx context.Context, op driver.Op) (s *txn.Step, finish func(context.Context) driver.Result) {
 	switch {
 	case b.txns.Known() == nil:

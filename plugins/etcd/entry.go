@@ -59,7 +59,6 @@ func (e *entry) extend(now time.Time) {
 	}
 }
 
-// unpin undoes one call of pin.
 func (t *table) unpin(e *entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,14 +102,6 @@ func (t *table) hold(e *entry, deadline time.Time) {
 	t.watchLater(e)
 }
 
-// confirm records that e's key is on the lease l and that e's owner holds the lock until began+ttl.
-func (t *table) confirm(e *entry, l *lease, began time.Time, ttl time.Duration) {
-	t.moved(e, l)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.hold(e, began.Add(ttl))
-}
-
 // granted records that e's owner holds the lock, because e is first in the queue. It returns the
 // grant, which lasts for the TTL of the waiters' lease, but at most for r.TTL. This time begins
 // when the lease's last confirmed keepalive was sent. The result is the zero Grant if more than
@@ -146,23 +137,10 @@ func (t *table) notMoved(e *entry, l *lease, unsure bool) {
 	e.unsure = e.unsure || unsure
 }
 
-// snapshot returns e as it is now.
 func (t *table) snapshot(e *entry) entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return *e
-}
-
-// beginRenewal prevents the delete of e, a held lock, until unpin is called. It returns false if
-// e's deadline has passed or e is already being deleted.
-func (t *table) beginRenewal(e *entry, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e.ending || !now.Before(e.deadline) {
-		return false
-	}
-	e.busy++
-	return true
 }
 
 // The until method sets the time at which the table deletes e.

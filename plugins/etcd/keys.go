@@ -19,9 +19,7 @@ import (
 // Valid UTF-8 never contains 0xFF. So no two locks share a key, and a scan of one lock's keys finds
 // no key of another lock, although prefixes and names are not escaped. Until the store loses its
 // data, each grant has a different create revision (see txn.Step.In). So a request that compares
-// this revision compares owner and token too.
-//
-// Note: decision etcd-6 says why the owner is not part of the keys of entries.
+// this revision compares owner and token too. Decision etcd-6 says why keys do not have the owner.
 const (
 	separator   = "\xff"
 	kindFree    = "h"

@@ -117,8 +117,8 @@ func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 	return l, nil
 }
 
-// atHand returns the present lease for purpose p. It returns nil if a new lease must be made, because
-// there is none, or the present one is full or may end before the next keepalive.
+// atHand returns the present lease for purpose p. It returns nil if a new lease must be made,
+// because there is none, or the present one is full or may end before the next keepalive.
 func (ls *leases) atHand(p purpose) *lease {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

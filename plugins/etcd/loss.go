@@ -32,14 +32,6 @@ func (t *table) watchLater(e *entry) {
 	}
 }
 
-func (t *table) watchAll() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, e := range t.entries {
-		t.watchLater(e)
-	}
-}
-
 // watch opens a watch of the key of the entry e, unless e is deleted or its delete has begun. The
 // caller holds mu.
 func (t *table) watch(e *entry) {
@@ -103,6 +95,10 @@ func (b *Backend) Watch(ctx context.Context, emit func(driver.Notice)) error {
 		emit(driver.Notice{Kind: driver.NoticeDown, Err: down})
 	}
 	defer f.Close()
-	b.table.watchAll()
+	b.table.mu.Lock()
+	for _, e := range b.table.entries {
+		b.table.watchLater(e)
+	}
+	b.table.mu.Unlock()
 	return f.Pass(ctx, b.cluster.Context(), emit)
 }

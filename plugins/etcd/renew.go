@@ -38,14 +38,32 @@ type renewal struct {
 
 func (b *Backend) renew(ctx context.Context, all []*renewal, now time.Time) {
 	var staying, moving []*renewal
-	b.adoptAll(ctx, all)
+	var group sync.WaitGroup
+	slots := make(chan struct{}, maxAdoptions)
+	for _, re := range all {
+		if re.entry = b.table.find(re.r.Name, re.r.Owner, re.r.Token); re.entry != nil {
+			continue
+		}
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			re.entry, *re.err = b.adopt(ctx, re.r)
+		})
+	}
+	group.Wait()
 	for _, re := range all {
 		if *re.err != nil {
 			continue
 		}
-		e := b.table.snapshot(re.entry)
+		b.table.mu.Lock()
+		e := *re.entry
+		live := !e.ending && now.Before(e.deadline)
+		if live {
+			b.table.pin(re.entry, now)
+		}
+		b.table.mu.Unlock()
 		switch {
-		case !b.table.beginRenewal(re.entry, now):
+		case !live:
 			*re.err = b.notHeld(ctx, re.r)
 		case !e.unsure && e.lease.purpose == purpose{ttl: re.r.TTL} && !e.lease.retired.Load():
 			staying = append(staying, re)
@@ -165,24 +183,6 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 		b.table.drop(re.entry)
 	}
 	return b.finish(ctx, re.step)
-}
-
-// adoptAll finds the entries of the locks to renew. If this process does not know a lock, adoptAll
-// reads the lock from the store. After a restart, this process knows no lock of the host.
-func (b *Backend) adoptAll(ctx context.Context, all []*renewal) {
-	var group sync.WaitGroup
-	slots := make(chan struct{}, maxAdoptions)
-	for _, re := range all {
-		if re.entry = b.table.find(re.r.Name, re.r.Owner, re.r.Token); re.entry != nil {
-			continue
-		}
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
-			re.entry, *re.err = b.adopt(ctx, re.r)
-		})
-	}
-	group.Wait()
 }
 
 // maxAdoptions is the largest number of locks that are read at the same time after a restart.

@@ -38,18 +38,6 @@ type table struct {
 
 type entryKey struct{ name, owner string }
 
-// add records the entry e before its key is put, so that e ends in time even if the put gets no
-// answer. If the owner already has an entry that is not being deleted, add does nothing.
-func (t *table) add(e *entry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if old := t.entries[e.who()]; old == nil || old.ending {
-		t.detach(old)
-		t.entries[e.who()] = e
-		t.due(e.deadline)
-	}
-}
-
 // The due method makes the run method wake up at the deadline d. The caller holds mu.
 func (t *table) due(d time.Time) {
 	if t.first.IsZero() || d.Before(t.first) {

@@ -31,8 +31,8 @@ func (ls *leases) forWaiting() purpose {
 	return purpose{ttl: max(entryFor, ls.shortest()), use: waiting}
 }
 
-// Wait watches the entry in front of the waiter's entry, so a release wakes only one waiter. It also
-// watches the waiter's own entry, on the same stream, and so already knows if an operator has
+// Wait watches the entry in front of the waiter's entry, so a release wakes only one waiter. It
+// also watches the waiter's own entry, on the same stream, and so already knows if an operator has
 // deleted that entry. After a timeout, the watch of the entry in front stays open for a second.
 func (b *Backend) Wait(ctx context.Context, r driver.Request, max time.Duration) (driver.Grant, error) {
 	limited, cancel := context.WithTimeout(ctx, max)
@@ -223,8 +223,7 @@ func (t *table) newWaiting(r driver.Request, l *lease, number int, now time.Time
 }
 
 // enter puts an entry at the end of the queue, unless the owner has a tombstone. It returns the
-// entry, pinned, even beside an error, and the entry in front. For the parameter number, see
-// newWaiting.
+// entry, pinned even if the put fails, and the entry in front. See newWaiting for number.
 func (t *table) enter(ctx context.Context, r driver.Request, number int, now time.Time) (*entry, *predecessor, error) {
 	l, err := t.leases.get(ctx, t.leases.forWaiting())
 	if err != nil {

@@ -26,12 +26,9 @@ type Options struct {
 }
 
 // Cluster is the connection of a process to an etcd cluster. All its requests and streams go to one
-// member. The next requests and streams go to another member as soon as the member in use reports a
-// failure, or does not answer a read that another member answers.
-//
-// Its methods may be called from any number of goroutines.
-//
-// Note: decision etcd-7 says why the client library's own balancer is not used.
+// member (see decision etcd-7 for why clientv3's balancer is not used). The next requests and
+// streams go to another member as soon as the member in use reports a failure, or does not answer a
+// read that another member answers. Its methods may be called from any number of goroutines.
 type Cluster struct {
 	opts   Options
 	health health

@@ -14,9 +14,9 @@ const (
 	// slowAfter is the time after which an unanswered request makes the Cluster check which members
 	// answer.
 	slowAfter = 250 * time.Millisecond
-	// askNext is the time that poll waits for the answer of the member in use before it also asks the
-	// other members. If the member in use does not answer within sickAfter, and another member answers, the other
-	// member replaces it.
+	// askNext is the time that poll waits for the answer of the member in use before it also asks
+	// the other members. If the member in use does not answer within sickAfter, and another member
+	// answers, the other member replaces it.
 	askNext   = 150 * time.Millisecond
 	sickAfter = 500 * time.Millisecond
 	// electedGrace is the time for which a request that was sent before a change of leader may still
@@ -85,9 +85,9 @@ func (c *Cluster) leave(old, next *member, why error) {
 	}
 }
 
-// redial connects to m anew if a new connection may lead to a member that serves, because m answers
-// that it has no leader or is a learner (decision etcd-22), or because nothing at all comes over the
-// old connection (etcd-17). The parameter err is the error that m answered, or nil if none came.
+// redial connects to m anew if a new connection may lead to a member that serves, because m
+// answers that it has no leader or is a learner (decision etcd-22), or because nothing at all comes
+// over the old connection (etcd-17). The parameter err is m's error, or nil if no answer came.
 func (c *Cluster) redial(m *member, err error) {
 	c.mu.Lock()
 	conn := m.conn
@@ -116,9 +116,8 @@ func (c *Cluster) redial(m *member, err error) {
 	}
 }
 
-// astray takes conn out of use after its member has answered that it cannot serve. Requests under
-// way on conn have the time electedGrace to end, because an election may be under way. Watches end
-// when forsake closes conn.
+// astray takes conn out of use after its member has answered that it cannot serve. Requests may
+// still end (see renew), because an election may be under way. Watches end when conn is closed.
 func (c *Cluster) astray(conn *conn, why error) {
 	c.opts.Logger.Debug("etcd: connects anew to a member that cannot serve", "member", conn.member.endpoint, "error", why)
 	c.forsake(conn, c.opts.RequestTimeout, nil)

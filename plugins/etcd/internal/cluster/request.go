@@ -88,9 +88,8 @@ func try[T header](c *Cluster, ctx context.Context, on *conn, request func(conte
 
 // Stream is a handle for a stream to one member. Receive reads its answers, and Cancel ends it.
 type Stream struct {
-	c  *Cluster
-	on *conn
-	// Cancel ends the stream.
+	c      *Cluster
+	on     *conn
 	Cancel context.CancelFunc
 }
 

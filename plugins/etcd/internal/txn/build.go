@@ -7,15 +7,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// nested returns one Txn in which each operation (Step) of batch is a nested Txn.
-func nested(batch []*Step, holds *pb.Compare) *pb.TxnRequest {
-	req := &pb.TxnRequest{Compare: []*pb.Compare{holds}, Success: make([]*pb.RequestOp, len(batch))}
-	for i, s := range batch {
-		req.Success[i] = nest(&pb.TxnRequest{Compare: s.Req.Compare, Success: s.Req.Success})
-	}
-	return req
-}
-
 // single makes the Txn for one operation, without nesting, because nested Txns are slower. If a
 // compare fails, the Txn also reads the generation's key, to show whether the store lost its data.
 func single(r *pb.TxnRequest, holds *pb.Compare) *pb.TxnRequest {

@@ -24,8 +24,7 @@ const (
 	// maxBatchBytes keeps a Txn well below the servers' limit of 1.5 MB, and its
 	// answer well below the client's limit of 4 MB.
 	maxBatchBytes = 512 << 10
-	// maxInFlight is the largest number of Txns under way at a time. Steps that come meanwhile share
-	// the next Txn.
+	// maxInFlight is the largest number of Txns under way at a time.
 	maxInFlight = 2
 )
 
@@ -255,7 +254,10 @@ func (w *Writer) send(batch []*Step, g *Generation) error {
 	if len(batch) == 1 {
 		req = single(batch[0].Req, holds)
 	} else {
-		req = nested(batch, holds)
+		req = &pb.TxnRequest{Compare: []*pb.Compare{holds}, Success: make([]*pb.RequestOp, len(batch))}
+		for i, s := range batch {
+			req.Success[i] = nest(&pb.TxnRequest{Compare: s.Req.Compare, Success: s.Req.Success})
+		}
 	}
 	now := time.Now()
 	for _, s := range batch {
