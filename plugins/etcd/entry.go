@@ -152,7 +152,8 @@ func (t *table) until(e *entry, deadline time.Time) {
 }
 
 // change returns a step that does op if the entry e is in the store and the compares more hold.
-// Otherwise the step reads the lock's first entry.
+// Otherwise the step reads the lock's first entry. A caller that does not need this read must
+// clear Req.Failure, because many entries with large values do not fit into one answer.
 func (t *table) change(e *entry, op *pb.RequestOp, more ...*pb.Compare) *txn.Step {
 	return &txn.Step{Name: e.name, In: e.generation, Req: &pb.TxnRequest{
 		Compare: append([]*pb.Compare{txn.At(e.key, e.rev)}, more...),

@@ -229,6 +229,32 @@ func TestOldDeleteIsNoLoss(t *testing.T) {
 	}
 }
 
+// TestEndOfManyLocks checks that a process forgets locks whose time is over, although their keys
+// belong to new holders with large values. One answer has no room for all these values.
+func TestEndOfManyLocks(t *testing.T) {
+	s := start(t, nil)
+	was, is := connect(t, on(s)), connect(t, on(s))
+	acquireAll := func(b *Backend, ttl time.Duration, value []byte) {
+		t.Helper()
+		ops := acquires(0, 100)
+		for i := range ops {
+			ops[i].TTL, ops[i].Value = ttl, value
+		}
+		for _, res := range b.Batch(t.Context(), ops) {
+			must(t, res.Err)
+		}
+	}
+	acquireAll(was, 4*time.Second, nil)
+	_, err := plain(t, s).Delete(t.Context(), was.space.names, clientv3.WithPrefix())
+	must(t, err)
+	acquireAll(is, time.Hour, make([]byte, 60<<10))
+	eventually(t, "it forgets them", func() bool {
+		was.table.mu.Lock()
+		defer was.table.mu.Unlock()
+		return len(was.table.entries) == 0
+	})
+}
+
 // TestMoveDelaysTheDelete checks that an entry is deleted only after the answer to its move. An
 // earlier delete would not find the key on its new lease.
 func TestMoveDelaysTheDelete(t *testing.T) {

@@ -166,7 +166,7 @@ func (t *table) erase(e *entry) {
 	if now.short() && !now.unsure { // keep an entry that its owner has just moved to another lease
 		s.Req.Compare = append(s.Req.Compare, txn.OnLease(e.key, now.lease.id))
 	}
-	s.Repeatable = true
+	s.Repeatable, s.Req.Failure = true, nil
 	s.OnAnswer = func() { t.ended(e, s.Err) }
 	t.txns.Submit(s)
 }

@@ -103,7 +103,9 @@ func (t *table) turn(ctx context.Context, e *entry, p *predecessor) error {
 // version in the watch event shows that e was the lock. Without a mark, a waiter that came before e
 // became the lock would have to ask the store. If only two hosts compete, no mark is needed.
 func (t *table) mark(e *entry) {
-	t.txns.Submit(t.change(e, txn.Change(&pb.PutRequest{Key: []byte(e.key), IgnoreValue: true, IgnoreLease: true})))
+	s := t.change(e, txn.Change(&pb.PutRequest{Key: []byte(e.key), IgnoreValue: true, IgnoreLease: true}))
+	s.Req.Failure = nil
+	t.txns.Submit(s)
 }
 
 // errNoEntry means that an entry of this process is not in the store, or that the key of a new
