@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,6 +83,33 @@ func TestRevokedFromOutside(t *testing.T) {
 		if !errors.Is(lease.Err(), core.ErrRevoked) {
 			t.Fatalf("round %d: cause %v", round, lease.Err())
 		}
+	}
+}
+
+// TestWithdrawalsInAnOutage checks that withdrawals that are given up do not pile up, and that a
+// withdrawal whose ctx has already ended is not sent.
+func TestWithdrawalsInAnOutage(t *testing.T) {
+	s := start(t, nil)
+	b := connect(t, Options{Address: []string{s.Addr()}, Connect: Connect{RequestTimeout: time.Second}})
+	must(t, b.Check(t.Context()))
+	must(t, s.Freeze())
+	defer func() { must(t, s.Resume()) }()
+	before, ctx := runtime.NumGoroutine(), t.Context()
+	for range 6 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		var group sync.WaitGroup
+		for i := range 100 {
+			group.Go(func() { _ = b.Withdraw(ctx, fmt.Sprint("jobs-", i), "a") })
+		}
+		group.Wait()
+		cancel()
+	}
+	if more := runtime.NumGoroutine() - before; more > 250 {
+		t.Errorf("%d more goroutines", more)
+	}
+	if err := b.Withdraw(ctx, "jobs", "a"); !errors.Is(err, driver.ErrNotSent) {
+		t.Errorf("given up before: %v", err)
 	}
 }
 

@@ -58,10 +58,17 @@ func (b *Backend) finish(ctx context.Context, s *txn.Step) error {
 
 // Withdraw sends one Txn. If more entries of owner may be left, a second Txn deletes them. If no
 // etcd lease for tombstones (see withdraw) is in use, Withdraw first makes one. If ctx ends before
-// the withdrawal, the withdrawal goes on.
+// the withdrawal, the withdrawal goes on, at most for the request timeout.
 func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
+	if ctx.Err() != nil {
+		return b.cluster.Untouched(ctx.Err())
+	}
 	done := make(chan error, 1)
-	b.cluster.Apart(func() { done <- b.table.withdraw(name, owner, false) })
+	b.cluster.Apart(func() {
+		limited, cancel := context.WithTimeout(b.cluster.Context(), b.cluster.RequestTimeout())
+		defer cancel()
+		done <- b.table.withdraw(limited, name, owner, false)
+	})
 	select {
 	case err := <-done:
 		return err
@@ -73,17 +80,17 @@ func (b *Backend) Withdraw(ctx context.Context, name, owner string) error {
 // withdraw deletes the owner's entries. It also puts a tombstone, a key that makes the store refuse
 // a late acquire by the owner. A store without space accepts only the deletes. withdraw then
 // returns an error, because a late acquire by the owner may take the lock.
-func (t *table) withdraw(name, owner string, again bool) error {
-	l, err := t.leases.get(t.cluster.Context(), forTombstones)
+func (t *table) withdraw(ctx context.Context, name, owner string, again bool) error {
+	l, err := t.leases.get(ctx, forTombstones)
 	if err == nil {
-		err = t.undo(name, owner, txn.Put(t.space.tombstone(name, owner), nil, l.id))
+		err = t.undo(ctx, name, owner, txn.Put(t.space.tombstone(name, owner), nil, l.id))
 	}
 	switch {
 	case cluster.OutOfSpace(err):
-		return t.cluster.Wrap(cmp.Or(t.undo(name, owner), rpctypes.ErrNoSpace))
+		return t.cluster.Wrap(cmp.Or(t.undo(ctx, name, owner), rpctypes.ErrNoSpace))
 	case l != nil && (cluster.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, cluster.ErrDataLost)) && !again:
 		t.leases.retire(l)
-		return t.withdraw(name, owner, true)
+		return t.withdraw(ctx, name, owner, true)
 	}
 	return t.cluster.Wrap(err)
 }
@@ -97,7 +104,7 @@ const (
 
 // undo sends a Txn that does the operations in the parameter first, and deletes the owner's entry
 // that this process knows. A second Txn deletes the owner's other entries. Errors are not wrapped.
-func (t *table) undo(name, owner string, first ...*pb.RequestOp) error {
+func (t *table) undo(ctx context.Context, name, owner string, first ...*pb.RequestOp) error {
 	s := &txn.Step{Name: name, Size: 2 * maxRecord, Repeatable: true, Req: &pb.TxnRequest{
 		Success: append([]*pb.RequestOp{entries(t.space, name, maxFound)}, first...),
 	}}
@@ -114,7 +121,7 @@ func (t *table) undo(name, owner string, first ...*pb.RequestOp) error {
 	case known != nil && known.key != t.space.free(name): // its put may fail, and another owner of this process use the key
 		s.Req.Success = append(s.Req.Success, txn.When(txn.HasValue(known.key, known.value), txn.Delete(known.key)))
 	}
-	err := t.txns.Run(t.cluster.Context(), s)
+	err := t.txns.Run(ctx, s)
 	var rest []*pb.RequestOp
 	if err == nil {
 		for _, kv := range s.Ops[0].GetResponseRange().GetKvs() {
@@ -124,7 +131,7 @@ func (t *table) undo(name, owner string, first ...*pb.RequestOp) error {
 		}
 	}
 	if len(rest) > 0 {
-		err = t.txns.Run(t.cluster.Context(), &txn.Step{Name: name, In: s.Generation, Repeatable: true, Req: &pb.TxnRequest{Success: rest}})
+		err = t.txns.Run(ctx, &txn.Step{Name: name, In: s.Generation, Repeatable: true, Req: &pb.TxnRequest{Success: rest}})
 	}
 	switch {
 	case known == nil:

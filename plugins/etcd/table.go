@@ -159,7 +159,7 @@ const eraseAgain = 500 * time.Millisecond
 func (t *table) erase(e *entry) {
 	now := t.snapshot(e)
 	if now.rev == 0 {
-		t.cluster.Go(func() { t.ended(e, t.withdraw(e.name, e.owner, false)) })
+		t.cluster.Go(func() { t.ended(e, t.withdraw(t.cluster.Context(), e.name, e.owner, false)) })
 		return
 	}
 	s := t.change(&now, txn.Delete(e.key))
