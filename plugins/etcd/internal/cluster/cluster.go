@@ -49,7 +49,7 @@ func New(o Options) *Cluster {
 		c.all = append(c.all, &member{endpoint: e, dial: make(chan struct{}, 1)})
 	}
 	rand.Shuffle(len(c.all), func(i, j int) { c.all[i], c.all[j] = c.all[j], c.all[i] })
-	c.identity.Addr, c.identity.Log = strings.Join(o.Address, ","), o.Logger
+	c.identity.Addr, c.identity.Log, c.identity.looking = strings.Join(o.Address, ","), o.Logger, make(chan struct{}, 1)
 	c.identity.looked.Store(&time.Time{})
 	c.Go(c.watchHealth)
 	return c

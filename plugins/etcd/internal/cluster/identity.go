@@ -27,7 +27,7 @@ const (
 // lead to a second cluster, because two clusters could both grant a lock.
 type identity struct {
 	kit.Identity
-	looking sync.Mutex                // locked during a check of all members, at most for sickAfter
+	looking chan struct{}             // holds one value during a check of all members
 	looked  atomic.Pointer[time.Time] // when the last check began; zero before the first
 }
 
@@ -99,14 +99,19 @@ func (i *identity) stray() error {
 
 // Certain returns an error if the addresses lead to members of two clusters. It asks all members
 // over new connections, because a load balancer or a DNS name may lead new connections to another
-// cluster. Later calls ask again while two clusters are seen or if the parameter anew is true.
-// Certain does not find a cluster that is down or that only other processes reach.
+// cluster. Later calls ask again while two clusters are seen, at most every 2 s, or if the parameter
+// anew is true, at most every 30 s. Certain does not find a cluster that is down or that only other
+// processes reach.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if c.Looked() && !anew {
 		return nil
 	}
-	c.identity.looking.Lock()
-	defer c.identity.looking.Unlock()
+	select {
+	case c.identity.looking <- struct{}{}:
+	case <-ctx.Done():
+		return c.Untouched(ctx.Err())
+	}
+	defer func() { <-c.identity.looking }()
 	every, began := lookEvery, time.Now()
 	if c.identity.stray() != nil {
 		every = lookAgain
