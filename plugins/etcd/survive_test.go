@@ -94,6 +94,9 @@ func TestRightsTakenAway(t *testing.T) {
 	l := b.table.find(left.Name, left.Owner, left.Token).lease
 	stop := keepRenewing(t, b, kept)
 	may(clientv3.PermissionType(clientv3.PermRead))
+	if err := b.Release(ctx, left); !errors.Is(err, driver.ErrDenied) || l.retired.Load() {
+		t.Errorf("released: %v; its lease is not renewed: %v", err, l.retired.Load())
+	}
 	heldUntil(t, other, "left")
 	if !l.retired.Load() {
 		t.Error("its lease would be renewed")

@@ -172,12 +172,12 @@ func (t *table) erase(e *entry) {
 }
 
 // ended records the outcome of a delete of e's key. If another delete may help, the table deletes
-// the key again at e's deadline. If the server denies the delete, ended retires the key's lease
-// (the lease is no longer renewed).
+// the key again at e's deadline. If the server denies the delete then, ended retires the key's
+// lease (the lease is no longer renewed).
 func (t *table) ended(e *entry, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	denied := cluster.Is(err, rpctypes.ErrPermissionDenied)
+	denied := cluster.Is(err, rpctypes.ErrPermissionDenied) && !time.Now().Before(e.deadline)
 	switch {
 	case denied && e.unsure:
 		t.leases.retireAll() // the key may be on any lease
