@@ -43,7 +43,9 @@ type member struct {
 // Prefer is for tests. It makes the cluster use the member at endpoint until
 // that member fails, and reports whether there is such a member.
 func (c *Cluster) Prefer(endpoint string) bool {
-	for _, m := range c.order() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.all {
 		if m.endpoint == endpoint {
 			c.move(m, 0)
 			return true
@@ -53,16 +55,16 @@ func (c *Cluster) Prefer(endpoint string) bool {
 }
 
 // avoid makes m the last member to try, because it has failed.
-func (c *Cluster) avoid(m *member) { c.move(m, len(c.all)-1) }
-
-// move moves the member m to index i of the order, and reports whether m was in use.
-func (c *Cluster) move(m *member, i int) (used bool) {
+func (c *Cluster) avoid(m *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	used = c.all[0] == m
+	c.move(m, len(c.all)-1)
+}
+
+// move moves the member m to index i of the order. The caller holds mu.
+func (c *Cluster) move(m *member, i int) {
 	others := slices.DeleteFunc(slices.Clone(c.all), func(o *member) bool { return o == m })
 	copy(c.all, slices.Insert(others, i, m))
-	return used
 }
 
 // order returns the member in use, and then the others in the order in which to try them.
@@ -73,10 +75,11 @@ func (c *Cluster) order() []*member {
 }
 
 func (c *Cluster) leave(old, next *member, why error) {
-	if c.move(old, len(c.all)-1) {
+	c.mu.Lock()
+	if c.all[0] == old {
 		c.move(next, 0)
 	}
-	c.mu.Lock()
+	c.move(old, len(c.all)-1)
 	conn := old.conn
 	c.mu.Unlock()
 	c.opts.Logger.Warn("etcd: another member is used from now on", "instead of", old.endpoint, "member", next.endpoint, "error", why)
