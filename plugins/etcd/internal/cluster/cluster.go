@@ -76,8 +76,8 @@ func (c *Cluster) Close(ctx context.Context, last func()) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, m := range c.all {
-			if m.conn != nil {
-				m.conn.close(nil)
+			if conn := m.conn.Load(); conn != nil {
+				conn.close(nil)
 			}
 		}
 	})

@@ -62,8 +62,9 @@ func (c *conn) renew(why error) {
 // session returns the member in use and the connection to it.
 func (c *Cluster) session(ctx context.Context) (*member, *conn, error) {
 	c.mu.Lock()
-	m, conn := c.all[0], c.all[0].conn
+	m := c.all[0]
 	c.mu.Unlock()
+	conn := m.conn.Load()
 	if conn != nil && c.background.Err() == nil {
 		return m, conn, nil
 	}
@@ -84,10 +85,7 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 		return nil, driver.ErrClosed
 	}
 	defer func() { <-m.dial }()
-	c.mu.Lock()
-	conn := m.conn
-	c.mu.Unlock()
-	if conn != nil {
+	if conn := m.conn.Load(); conn != nil {
 		return conn, nil
 	}
 	conn, err := c.login(ctx, m)
@@ -100,7 +98,7 @@ func (c *Cluster) join(ctx context.Context, m *member) (*conn, error) {
 		conn.close(nil)
 		return nil, driver.ErrClosed
 	}
-	m.conn = conn
+	m.conn.Store(conn)
 	return conn, nil
 }
 
@@ -187,12 +185,7 @@ func (c *Cluster) expired(conn *conn, err error) bool {
 // forsake takes conn out of use, and reports whether conn was in use. It closes conn after the time
 // grace, in which the requests under way may end, for the reason why.
 func (c *Cluster) forsake(conn *conn, grace time.Duration, why error) bool {
-	c.mu.Lock()
-	used := conn.member.conn == conn
-	if used {
-		conn.member.conn = nil
-	}
-	c.mu.Unlock()
+	used := conn.member.conn.CompareAndSwap(conn, nil)
 	if used {
 		c.Apart(func() {
 			select {

@@ -56,14 +56,12 @@ func clusterName(id uint64) string { return "cluster " + strconv.FormatUint(id, 
 // of its members is open. While that cluster may serve, even slowly, no other takes its place.
 func (c *Cluster) serves() bool {
 	current := c.identity.Current()
-	c.mu.Lock()
 	var own []*conn
-	for _, m := range c.all {
-		if m.conn != nil && clusterName(m.conn.cluster.Load()) == current {
-			own = append(own, m.conn)
+	for _, m := range c.order() {
+		if on := m.conn.Load(); on != nil && clusterName(on.cluster.Load()) == current {
+			own = append(own, on)
 		}
 	}
-	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(c.background), sickAfter)
 	defer cancel()
 	for _, on := range own {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -33,11 +34,11 @@ var (
 	errElected  = errors.New("etcd: no answer, and the cluster has another leader since")
 )
 
-// member is one server. The field conn is guarded by Cluster.mu.
+// member is one server.
 type member struct {
 	endpoint string
-	dial     chan struct{} // held by the caller that logs in
-	conn     *conn         // nil until the member is used
+	dial     chan struct{}        // held by the caller that logs in
+	conn     atomic.Pointer[conn] // nil until the member is used
 }
 
 // Prefer is for tests. It makes the cluster use the member at endpoint until
@@ -80,10 +81,9 @@ func (c *Cluster) leave(old, next *member, why error) {
 		c.move(next, 0)
 	}
 	c.move(old, len(c.all)-1)
-	conn := old.conn
 	c.mu.Unlock()
 	c.opts.Logger.Warn("etcd: another member is used from now on", "instead of", old.endpoint, "member", next.endpoint, "error", why)
-	if conn != nil {
+	if conn := old.conn.Load(); conn != nil {
 		c.forsake(conn, 0, errSick)
 	}
 }
@@ -92,9 +92,7 @@ func (c *Cluster) leave(old, next *member, why error) {
 // answers that it has no leader or is a learner (decision etcd-22), or because nothing at all comes
 // over the old connection (etcd-17). The parameter err is m's error, or nil if no answer came.
 func (c *Cluster) redial(m *member, err error) {
-	c.mu.Lock()
-	conn := m.conn
-	c.mu.Unlock()
+	conn := m.conn.Load()
 	if conn == nil {
 		return
 	}
@@ -137,7 +135,7 @@ func (c *Cluster) seeTerm(term uint64) {
 	}
 	first := c.term == 0
 	c.term = term
-	if conn := c.all[0].conn; conn != nil && !first {
+	if conn := c.all[0].conn.Load(); conn != nil && !first {
 		conn.renew(errElected)
 	}
 }
