@@ -154,7 +154,7 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 	}
 	switch err := a.step.Err; {
 	case cluster.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, cluster.ErrDataLost): // nothing was done
-		a.b.leases.retire(a.lease)
+		a.lease.retired.Store(true)
 		if errors.Is(err, cluster.ErrDataLost) {
 			a.b.table.drop(a.entry)
 		}

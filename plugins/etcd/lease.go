@@ -118,12 +118,12 @@ func (ls *leases) get(ctx context.Context, p purpose) (*lease, error) {
 }
 
 // atHand returns the present lease for purpose p. It returns nil if a new lease must be made,
-// because there is none, or the present one is full or may end before the next keepalive.
+// because there is none, or the present one is retired, full, or may end before the next keepalive.
 func (ls *leases) atHand(p purpose) *lease {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	l := ls.current[p]
-	if l == nil {
+	if l == nil || l.retired.Load() {
 		return nil
 	}
 	most, until := int32(maxLoad), l.ttl-min(l.ttl/4, time.Second)
@@ -168,7 +168,7 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 		return driver.ErrClosed
 	}
 	if k.Err == keepalive.ErrGone {
-		ls.retire(l)
+		l.retired.Store(true)
 	}
 	if k.Err != nil {
 		return ls.cluster.Wrap(k.Err)
@@ -189,15 +189,6 @@ func (ls *leases) sign(l *lease) time.Time {
 	return l.acked
 }
 
-func (ls *leases) retire(l *lease) {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l.retired.Store(true)
-	if ls.current[l.purpose] == l {
-		delete(ls.current, l.purpose)
-	}
-}
-
 // retireAll ends the renewal of the present leases. New keys are then put on new leases.
 func (ls *leases) retireAll() {
 	ls.mu.Lock()
@@ -205,7 +196,6 @@ func (ls *leases) retireAll() {
 	for _, l := range ls.current {
 		l.retired.Store(true)
 	}
-	clear(ls.current)
 }
 
 // expiry is a server's answer about a lease: when the lease ends, and the TTL that was granted.

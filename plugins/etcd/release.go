@@ -89,7 +89,7 @@ func (t *table) withdraw(ctx context.Context, name, owner string, again bool) er
 	case cluster.OutOfSpace(err):
 		return t.cluster.Wrap(cmp.Or(t.undo(ctx, name, owner), rpctypes.ErrNoSpace))
 	case l != nil && (cluster.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, cluster.ErrDataLost)) && !again:
-		t.leases.retire(l)
+		l.retired.Store(true)
 		return t.withdraw(ctx, name, owner, true)
 	}
 	return t.cluster.Wrap(err)

@@ -172,7 +172,7 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 	}
 	switch s, v := re.step, lockStateIn(re.step.Found); {
 	case cluster.Is(s.Err, rpctypes.ErrLeaseNotFound):
-		b.leases.retire(re.lease)
+		re.lease.retired.Store(true)
 		return b.cluster.Untouched(s.Err)
 	case s.OK:
 		return b.leases.await(ctx, re.lease, re.keepalive)

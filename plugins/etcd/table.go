@@ -183,7 +183,7 @@ func (t *table) ended(e *entry, err error) {
 		t.leases.retireAll() // the key may be on any lease
 		fallthrough
 	case denied:
-		t.leases.retire(e.lease)
+		e.lease.retired.Store(true)
 		fallthrough
 	case err == nil, errors.Is(err, cluster.ErrDataLost):
 		t.remove(e)

@@ -259,7 +259,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 			t.drop(e)
 		}
 		if cluster.Is(s.Err, rpctypes.ErrLeaseNotFound) {
-			t.leases.retire(l)
+			l.retired.Store(true)
 		}
 	}
 	k := t.leases.keepalive(l, now.Add(-entryRenewal))
