@@ -97,9 +97,9 @@ func (i *identity) stray() error {
 
 // Certain returns an error if the addresses lead to members of two clusters. It asks all members
 // over new connections, because a load balancer or a DNS name may lead new connections to another
-// cluster. Later calls ask again while two clusters are seen, at most every 2 s, or if the parameter
-// anew is true, at most every 30 s. Certain does not find a cluster that is down or that only other
-// processes reach.
+// cluster. Later calls ask again at most every 2 s while two clusters are seen, and at most every
+// 30 s if the parameter anew is true. Certain does not find a cluster that is down or that only
+// other processes reach.
 func (c *Cluster) Certain(ctx context.Context, anew bool) error {
 	if c.Looked() && !anew {
 		return nil
