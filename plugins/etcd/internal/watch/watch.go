@@ -192,8 +192,7 @@ func (m *Mux) run() {
 		case <-over.Done():
 			return
 		}
-		pause := reopenPause
-		for wanted := true; wanted; {
+		for pause := reopenPause; m.wanted(); pause = min(2*pause, maxReopenPause) {
 			began := time.Now()
 			err := m.serve()
 			if time.Since(began) > maxReopenPause {
@@ -203,15 +202,25 @@ func (m *Mux) run() {
 				return
 			}
 			m.cluster.Report(err)
-			wanted = m.broken()
+			m.mu.Lock()
+			all := slices.Collect(maps.Keys(m.watches))
+			m.mu.Unlock()
+			for _, w := range all {
+				w.notify(Event{})
+			}
 			select {
 			case <-time.After(pause):
 			case <-over.Done():
 				return
 			}
-			pause = min(2*pause, maxReopenPause)
 		}
 	}
+}
+
+func (m *Mux) wanted() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.watches) > 0
 }
 
 // These limit the pause before a broken stream is opened again. Each new stream may need a login.
@@ -302,15 +311,4 @@ func (m *Mux) note(on *stream, resp *pb.WatchResponse) (*Watch, Event) {
 		return nil, e
 	}
 	return w, e
-}
-
-// broken tells all watches that the stream is broken. It returns false if there are no watches.
-func (m *Mux) broken() bool {
-	m.mu.Lock()
-	all := slices.Collect(maps.Keys(m.watches))
-	m.mu.Unlock()
-	for _, w := range all {
-		w.notify(Event{})
-	}
-	return len(all) > 0
 }
