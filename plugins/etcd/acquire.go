@@ -120,6 +120,7 @@ func (a *acquisition) answered() {
 	case s.OK:
 		t.moved(a.entry, a.lease)
 		t.mu.Lock()
+		a.entry.seenAt = max(a.entry.seenAt, s.Rev)
 		t.hold(a.entry, a.began.Add(a.r.TTL))
 		t.mu.Unlock()
 	case a.queued:
