@@ -167,7 +167,8 @@ func (a *acquisition) finish(ctx context.Context) driver.Result {
 	}
 	if err := a.b.leases.await(ctx, a.lease, a.keepalive); err != nil {
 		// The lock is granted, but perhaps for less than the TTL. So the caller must withdraw the owner.
-		return driver.Result{Err: fmt.Errorf("%w: keepalive beside the grant: %w", driver.ErrUnavailable, err)}
+		// It would not do so if the result wrapped err, which may wrap driver.ErrNotSent, for example.
+		return driver.Result{Err: fmt.Errorf("etcd: %w: keepalive beside the grant: %v", driver.ErrUnavailable, err)}
 	}
 	return driver.Result{Token: a.entry.token()}
 }

@@ -15,11 +15,13 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/lockbench/lockbench/core/driver"
 	"github.com/lockbench/lockbench/internal/servers"
+	"github.com/lockbench/lockbench/plugins/etcd/internal/keepalive"
 	"github.com/lockbench/lockbench/plugins/internal/backendtest"
 )
 
@@ -76,6 +78,24 @@ func TestGrantOfTheQueue(t *testing.T) {
 	}
 	must(t, b.Release(t.Context(), next))
 	isNotHeld(t, b.Release(t.Context(), next)) // releases it a second time
+}
+
+// TestGrantWithoutKeepalive checks an acquire that is granted, but whose keepalive is refused. The
+// error must not say that nothing was done. The caller would then not withdraw the owner.
+func TestGrantWithoutKeepalive(t *testing.T) {
+	b := connect(t, on(start(t, nil)))
+	l, err := b.leases.get(t.Context(), purpose{ttl: lock("", "").TTL})
+	must(t, err)
+	for _, refusal := range []error{rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCPermissionDenied, b.cluster.Wrap(rpctypes.ErrGRPCNoLeader)} {
+		a := b.acquiring(lock(refusal.Error(), "a"), l, time.Now())
+		must(t, b.txns.Do(t.Context(), a.step))
+		a.keepalive = &keepalive.Keepalive{Done: make(chan struct{}), Err: refusal}
+		close(a.keepalive.Done)
+		err := a.finish(t.Context()).Err
+		if !a.step.OK || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotSent) || errors.Is(err, driver.ErrDenied) {
+			t.Errorf("granted %v: %v", a.step.OK, err)
+		}
+	}
 }
 
 // TestNoQuestion checks when a waiter asks the store whether it holds the lock. A waiter need not

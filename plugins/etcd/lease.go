@@ -155,7 +155,8 @@ func (ls *leases) keepalive(l *lease, since time.Time) *keepalive.Keepalive {
 	return ls.keepalives.Send(l.id)
 }
 
-// await waits for the answer to the keepalive k, which may be nil, and records it.
+// await waits for the answer to the keepalive k, which may be nil, and records it. Its error is not
+// wrapped; see cluster.Cluster.Wrap.
 func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) error {
 	if k == nil {
 		return nil
@@ -163,7 +164,7 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 	select {
 	case <-k.Done:
 	case <-ctx.Done():
-		return ls.cluster.Wrap(ctx.Err())
+		return ctx.Err()
 	case <-ls.cluster.Context().Done():
 		return driver.ErrClosed
 	}
@@ -171,7 +172,7 @@ func (ls *leases) await(ctx context.Context, l *lease, k *keepalive.Keepalive) e
 		l.retired.Store(true)
 	}
 	if k.Err != nil {
-		return ls.cluster.Wrap(k.Err)
+		return k.Err
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -175,7 +175,7 @@ func (b *Backend) awaitMove(ctx context.Context, re *renewal) error {
 		re.lease.retired.Store(true)
 		return b.cluster.Untouched(s.Err)
 	case s.OK:
-		return b.leases.await(ctx, re.lease, re.keepalive)
+		return b.cluster.Wrap(b.leases.await(ctx, re.lease, re.keepalive))
 	case s.Err == nil && re.entry.is(v.first, v.Generation):
 		b.table.moved(re.entry, &lease{id: v.first.Lease, purpose: purpose{use: foreign}})
 		return errElsewhere

@@ -275,7 +275,7 @@ func (t *table) enter(ctx context.Context, r driver.Request, number int, now tim
 		return e, nil, errNoEntry
 	}
 	if err := t.leases.await(ctx, l, k); err != nil {
-		return e, nil, err
+		return e, nil, t.cluster.Wrap(err)
 	}
 	if s.Ops[0].GetResponsePut() == nil { // an earlier try has put the entry
 		p, err := t.ahead(ctx, e)
