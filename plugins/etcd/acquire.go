@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,11 +38,8 @@ type acquisition struct {
 
 // acquisition prepares an acquire. The caller must then submit the acquisition's step to b.txns.
 func (b *Backend) acquisition(ctx context.Context, r driver.Request, now time.Time) (*acquisition, error) {
-	if err := b.checkTTL(r.TTL); err != nil {
+	if err := cmp.Or(b.checkTTL(r.TTL), b.cluster.Untouched(ctx.Err())); err != nil {
 		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, b.cluster.Untouched(ctx.Err())
 	}
 	if err := b.cluster.Certain(ctx, false); err != nil {
 		return nil, err
