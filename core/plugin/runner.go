@@ -53,10 +53,11 @@ type osProcess struct {
 	line    string         // the same line, for launcher.diagnose
 	exited  chan struct{}  // closed when the process was reaped
 	drained chan struct{}  // closed when standard error was read to the end
+	silent  chan struct{}  // closed when standard output was read to the end
 }
 
 func newOSProcess(path string, dir *socketDir, log *lineLog) *osProcess {
-	return &osProcess{path: path, dir: dir, log: log, exited: make(chan struct{}), drained: make(chan struct{})}
+	return &osProcess{path: path, dir: dir, log: log, exited: make(chan struct{}), drained: make(chan struct{}), silent: make(chan struct{})}
 }
 
 // adopt implements goplugin.ClientConfig.RunnerFunc. It uses only the environment in spec.
@@ -122,6 +123,7 @@ func closeAll(files ...*os.File) {
 // readStdout passes the first line to go-plugin and discards the rest. Without it, go-plugin would
 // stop reading at an overlong line, and the plugin would block for ever in a write to the full pipe.
 func (p *osProcess) readStdout(stdout *os.File, first *io.PipeWriter) {
+	defer close(p.silent)
 	defer stdout.Close()
 	// If the line is cut, it is too long for a handshake, and the start fails.
 	line, _ := bufio.NewReaderSize(stdout, maxHandshake).ReadSlice('\n')
@@ -231,10 +233,10 @@ func (p *osProcess) hasExited() bool {
 	}
 }
 
-// Wait implements runner.AttachedRunner. go-plugin calls Wait after it has
-// read standard output to the end.
+// Wait implements runner.AttachedRunner. After a failed start, go-plugin's Kill waits for it.
 func (p *osProcess) Wait(context.Context) error {
 	<-p.exited
+	<-p.silent
 	return nil
 }
 

@@ -60,7 +60,7 @@ func sweepStale() {
 	for _, parent := range []string{os.TempDir(), "/tmp"} {
 		entries, _ := os.ReadDir(parent) // after an error, there may be entries all the same
 		for _, e := range entries {
-			if dir := filepath.Join(parent, e.Name()); staleDir(dir) {
+			if dir := filepath.Join(parent, e.Name()); strings.HasPrefix(e.Name(), wire.Prefix) && staleDir(dir) {
 				// Ignore the error, because another host may be removing the same directory.
 				_ = os.RemoveAll(dir)
 			}

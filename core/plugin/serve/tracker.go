@@ -36,7 +36,8 @@ type entry struct {
 // Waiter, Batcher and Starter.
 type tracker struct {
 	driver.Backend
-	// Calls of these capabilities do not concern the tracker. They are nil if the backend lacks them.
+	// Calls of these capabilities do not concern the tracker. If the backend lacks one, it is nil, but
+	// Observer then polls.
 	driver.Observer
 	driver.Notifier
 	driver.Watcher
@@ -51,7 +52,7 @@ type tracker struct {
 
 func newTracker(b driver.Backend) *tracker {
 	t := &tracker{Backend: b, entries: map[string]*entry{}, sweepAt: 1024}
-	t.Observer, _ = b.(driver.Observer)
+	t.Observer = driver.ObserverOf(b)
 	t.Notifier, _ = b.(driver.Notifier)
 	t.Watcher, _ = b.(driver.Watcher)
 	t.Admin, _ = b.(driver.Admin)
