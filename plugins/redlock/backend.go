@@ -186,12 +186,12 @@ const closeGrace = 400 * time.Millisecond
 func (b *Backend) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeGrace)
 	defer cancel()
-	for pause := time.Millisecond; ctx.Err() == nil; pause = min(2*pause, b.opts.NodeTimeout/2) {
+	for pause := time.Millisecond; ; pause = min(2*pause, b.opts.NodeTimeout/2) {
 		owing := false
 		for _, n := range b.nodes {
 			owing = n.hurry() || owing
 		}
-		if !owing {
+		if !owing || ctx.Err() != nil {
 			return
 		}
 		select {

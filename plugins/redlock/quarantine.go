@@ -101,7 +101,7 @@ func (c *connection) checkQuarantine(ctx context.Context) error {
 	q.next = now.Add(clocksEvery)
 	if left >= 0 {
 		q.ends = now.Add(min(left, q.ends.Sub(now)))
-		q.next = q.ends
+		q.next = now.Add(min(lookEvery, q.ends.Sub(now)))
 	}
 	c.n.quarantine(q)
 	return nil

@@ -92,7 +92,7 @@ func (n *Node) serve(items []*item, _ func()) {
 func (n *Node) updateWaiters(it *item, sent time.Time) {
 	for i := range it.ops {
 		switch o := &it.ops[i]; {
-		case o.kind == "w", o.kind == "a" && o.result.Err == nil:
+		case o.kind == "w" && !errors.Is(o.result.Err, driver.ErrNotSent), o.kind == "a" && o.result.Err == nil:
 			n.Wakeups.Leave(o.id)
 		case o.kind == "a" && errors.Is(o.result.Err, driver.ErrHeld):
 			n.Wakeups.refused(o.id, sent, o.queued)
