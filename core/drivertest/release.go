@@ -163,12 +163,13 @@ func keep(t T, h *Harness) {
 	bs := h.backends(t, 2)
 	a := h.attempt(bs[0], "jobs", h.lasting().TTL).must(t)
 	a.Keep = h.ttl(700 * time.Millisecond)
-	h.wantLife(t, bs[1], "jobs", a.Keep, func() {
-		a.mustRelease(t)
-		if at := inspect(t, bs[1], "jobs"); !at.Held() || at.TTL > a.Keep {
-			t.Fatalf("released with Keep %v: %s", a.Keep, describe(at))
-		}
-	})
+	sent := time.Now()
+	a.mustRelease(t)
+	replied := time.Now()
+	if at := inspect(t, bs[1], "jobs"); !at.Held() || at.TTL > a.Keep {
+		t.Fatalf("released with Keep %v: %s", a.Keep, describe(at))
+	}
+	wantExpiry(t, h.attempt(bs[1], "jobs", h.lasting().TTL), sent.Add(a.Keep), replied.Add(a.Keep+h.late()))
 	b := h.attempt(bs[0], "other", h.ttl(500*time.Millisecond)).must(t)
 	b.Keep = h.lasting().TTL
 	b.mustRelease(t)

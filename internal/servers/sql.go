@@ -102,7 +102,7 @@ func (s *SQL) letGo(ctx context.Context) error {
 		return nil
 	}
 	err := Exec(ctx, c, s.Ends...)
-	if err != nil && c.PingContext(ctx) != nil {
+	if err != nil && ctx.Err() == nil && c.PingContext(ctx) != nil {
 		err = nil // a crash has ended the connection, and its locks
 	}
 	_ = c.Close() // fails only if the connection has ended

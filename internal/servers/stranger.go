@@ -65,9 +65,10 @@ func (c Stranger) prepare(ctx context.Context, e *Environment) error {
 	if err != nil {
 		return err
 	}
-	e.AtEnd(scratch.Close)
 	e.Config = c.config(DirPlace, scratch.Dir())
-	if err := c.open(ctx, e, e.Config); err != nil {
+	err = c.open(ctx, e, e.Config)
+	e.AtEnd(scratch.Close) // after the plugin's end
+	if err != nil {
 		return err
 	}
 	return e.Product.Check(ctx)

@@ -175,6 +175,11 @@ func (b *backend) TryAcquire(ctx context.Context, r driver.Request) (uint64, err
 // Put shows it. Otherwise, Renew reads the record. If the entry has a write time, clients ignore a
 // late renewal (see holder.void). If it has none, Renew ends a lease whose renewal may be late.
 func (b *backend) Renew(ctx context.Context, r driver.Request) error {
+	ctx, done, err := b.begin(ctx) // also for the read after the write
+	if err != nil {
+		return err
+	}
+	defer done()
 	var renewed holder
 	var read time.Time // when the record was read, by the store's clock
 	asked := time.Now()
@@ -189,11 +194,6 @@ func (b *backend) Renew(ctx context.Context, r driver.Request) error {
 	if read.Add(atMost+b.step).UnixNano() < renewed.By || !written.Written.IsZero() && !renewed.void(written) {
 		return nil
 	}
-	ctx, done, err := b.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
 	e, s, err := b.read(ctx, r.Name)
 	if err != nil {
 		return b.failed(ctx, err, false)
