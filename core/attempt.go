@@ -97,7 +97,8 @@ func (a *contender) clean(ctx context.Context) error {
 }
 
 // giveUp withdraws the owner id a.owner and returns err. If the withdrawal fails and the store may
-// have granted the lock, giveUp returns an IndeterminateError that wraps err (rule K3).
+// have granted the lock, giveUp returns an IndeterminateError that wraps err (rule K3). Some stores
+// may have granted it to the owner's place in the queue, which then also delays other callers.
 func (a *contender) giveUp(ctx context.Context, err error) error {
 	if a.expiresBy == 0 && !a.queued {
 		return err
@@ -114,8 +115,12 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 		if !c.permanent(failed) && sleep(call, pause.next()) {
 			continue
 		}
-		if a.expiresBy == 0 { // the store has no grant, and a place in its queue expires
-			return err
+		if a.expiresBy == 0 {
+			span := c.b.Properties().FirstSpan
+			if span == 0 { // the store has no grant, and a place in its queue expires
+				return err
+			}
+			a.expiresBy = c.clock.now().add(max(span, farSpan))
 		}
 		name, owner := a.lock.name, a.owner
 		err = &IndeterminateError{
@@ -131,6 +136,9 @@ func (a *contender) giveUp(ctx context.Context, err error) error {
 }
 
 const (
+	// farSpan is the longest time for which a store that is far away grants a lock to a waiter in its
+	// queue without a TryAcquire; see driver.Properties.FirstSpan.
+	farSpan = 2 * time.Second
 	// grace is the client's longest wait for an answer after the caller has given up. Most answers
 	// arrive in that time. If the answer is a refusal, the client need not withdraw the request.
 	grace = 50 * time.Millisecond

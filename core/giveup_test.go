@@ -217,3 +217,32 @@ func TestK1FrozenBackendDoesNotHoldUpTheCaller(t *testing.T) {
 		}
 	})
 }
+
+// TestK3WithdrawnFromTheQueueInDoubt covers a caller that gives up while it waits in the store's
+// queue, and whose withdrawal gets no answer. A store that grants locks to waiters may have granted
+// the lock to it. A store that only wakes waiters has not.
+func TestK3WithdrawnFromTheQueueInDoubt(t *testing.T) {
+	for _, span := range []time.Duration{0, ownSpan, 3 * time.Second} {
+		withOwn(t, func(t *testing.T, f *fake, c *Client) {
+			f.props.FirstSpan = span
+			f.steal("a")
+			f.before = func(ctx context.Context, op string, _ driver.Request) error {
+				if op == "withdraw" && f.count(op) < 8 {
+					<-ctx.Done()
+					return ErrUnavailable
+				}
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			_, err := lockOf(t, c, "a", nil).Acquire(ctx)
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrHeld) {
+				t.Errorf("%v: %v", span, err)
+			}
+			var unknown *IndeterminateError
+			if errors.As(err, &unknown) != (span > 0) || span > 0 && time.Until(unknown.FreeAt) != max(span, farSpan) {
+				t.Errorf("%v: %v", span, err)
+			}
+		})
+	}
+}
