@@ -103,6 +103,11 @@ func (b *Backend) runReleases(ctx context.Context, s *conn.Session, ops []statem
 	if err != nil && n > 0 { // a second try, with a new nonce, would report released leases as lost
 		err = fmt.Errorf("mysql: release: %w: what it has released is unknown: %v", driver.ErrUnavailable, err)
 	}
+	for i := range results {
+		if ops[i].Again && results[i].Err != nil { // an earlier try, killed after its commit, may have ended the lease
+			results[i].Err = fmt.Errorf("mysql: release: %w: the statement was killed: %v", driver.ErrUnavailable, results[i].Err)
+		}
+	}
 	return results, b.then(ctx, s, ops, reply), err
 }
 

@@ -302,6 +302,33 @@ func TestRolledBackAtCommit(t *testing.T) {
 	release(t, b, acquire(t, b, want("jobs", time.Second)))
 }
 
+// TestKilledAfterCommit interrupts a release after its commit. The backend repeats the release, and
+// the repetition finds no lease. The caller must not be told that the lease was lost before.
+func TestKilledAfterCommit(t *testing.T) {
+	w := newFixture(t)
+	var left atomic.Int64
+	b, err := mysql.OpenRefusing(mysql.Options{Address: w.address, Prefix: w.prefix, Logger: slog.New(slog.DiscardHandler)}, func(text string) error {
+		if !strings.Contains(text, "freed_by=") || left.Add(-1) < 0 {
+			return nil
+		}
+		if _, err := w.db.Exec(text); err != nil {
+			return err
+		}
+		return &mysqldriver.MySQLError{Number: 1317, Message: "Query execution was interrupted"}
+	})
+	must(t, err)
+	c := core.New(b, &core.Options{Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	l, err := c.Lock("jobs", nil)
+	must(t, err)
+	lease, err := l.TryAcquire(t.Context())
+	must(t, err)
+	left.Store(1)
+	if err := lease.Release(t.Context()); err != nil || left.Load() >= 0 {
+		t.Errorf("release, interrupted after its commit: %v", err)
+	}
+}
+
 // TestNoGetLock uses a server that refuses GET_LOCK. Waiters must poll, but not too often, and
 // Check must return an error that names wait_connections=0.
 func TestNoGetLock(t *testing.T) {
