@@ -140,8 +140,8 @@ func (b *Backend) serves() bool {
 	}
 }
 
-// connection returns a pool connection to the server in use. If the address leads to several
-// servers, it dials repeatedly until it reaches that server, for at most half of DialTimeout. If a
+// connection returns a pool connection to the server in use. For at most half of DialTimeout, it
+// tries again while dials reach other servers, or fail although the pool has connections. If a
 // pooler refuses the session settings, connection dials without these settings.
 func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	end, pooled := time.Now().Add(b.opts.DialTimeout/2), false
@@ -158,7 +158,7 @@ func (b *Backend) connection(ctx context.Context) (*pgxpool.Conn, error) {
 			b.pooled.Store(true)
 			pooled = true
 			continue
-		case !errors.Is(err, driver.ErrNotSent) || time.Now().Add(pause).After(end):
+		case !errors.Is(err, driver.ErrNotSent) && b.pool.Stat().TotalConns() == b.pool.Stat().ConstructingConns(), time.Now().Add(pause).After(end):
 			return nil, err
 		}
 		select {
