@@ -48,6 +48,7 @@ var operations = append(sqlSettingOperations(), []servers.Operation{
 		Do: servers.InTurn(connectionLimit(1), endSessions), Undo: connectionLimit(0),
 	},
 	{Name: "kill", Does: "the server ends all connections of hosts", Do: endSessions},
+	{Name: "cancel", Does: "all statements of hosts are cancelled, before or after their commit", Do: kill("KILL QUERY ")},
 	{
 		Name: "password", Does: "the server has another password than the hosts, and ends their connections", Lasts: servers.WhileWatched, Stops: true, Recovers: time.Second,
 		Do: sqlPassword(servers.OtherPassword), Undo: sqlPassword(servers.HostPassword),
@@ -220,10 +221,7 @@ func (s *store) failOver(ctx context.Context, n int, by inject.Leading) error {
 	from, to := s.both()[n], s.both()[1-n]
 	var at string
 	var behind int
-	if err := servers.Exec(ctx, from, "SET GLOBAL read_only = ON"); err != nil {
-		return err
-	}
-	if err := from.QueryRowContext(ctx, "SELECT @@gtid_binlog_pos").Scan(&at); err != nil {
+	if err := errors.Join(servers.Exec(ctx, from, "SET GLOBAL read_only = ON"), from.QueryRowContext(ctx, "SELECT @@gtid_binlog_pos").Scan(&at)); err != nil {
 		return err
 	}
 	if err := to.QueryRowContext(ctx, "SELECT MASTER_GTID_WAIT(?, ?)", at, servers.Timeout.Seconds()).Scan(&behind); err != nil {

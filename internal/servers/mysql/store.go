@@ -29,8 +29,8 @@ func newStore(ctx context.Context, e *servers.Environment) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	absent := func(err error) bool { return numbered(err, unknownTable) }
-	s := &store{SQL: servers.NewSQL(servers.SQL{Environment: e, Admin: admin, Absent: absent, Ends: []string{"ROLLBACK", "UNLOCK TABLES"}})}
+	s := &store{SQL: servers.NewSQL(servers.SQL{Environment: e, Admin: admin, Ends: []string{"ROLLBACK", "UNLOCK TABLES"},
+		Absent: func(err error) bool { return numbered(err, unknownTable) }})}
 	s.began, err = s.settings(ctx)
 	return s, err
 }
@@ -51,20 +51,22 @@ func (s *store) settings(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// endSessions ends all connections of hosts. A connection that is already gone is no error.
-var endSessions = servers.On(func(ctx context.Context, s *store, _ int) error {
-	ids, err := servers.Texts(ctx, s.Admin, "SELECT id FROM information_schema.processlist WHERE user = '"+servers.HostUser+"'")
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, id := range ids {
-		if err := s.Exec(ctx, "KILL "+id); !numbered(err, unknownThread) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-})
+// endSessions ends all connections of hosts.
+var endSessions = kill("KILL ")
+
+// kill returns a step that runs the given KILL statement for each connection of hosts. A connection
+// that is already gone is no error.
+func kill(statement string) servers.Step {
+	return servers.On(func(ctx context.Context, s *store, _ int) error {
+		ids, err := servers.Texts(ctx, s.Admin, "SELECT id FROM information_schema.processlist WHERE user = '"+servers.HostUser+"'")
+		return errors.Join(err, inject.Each(ids, func(id string) error {
+			if err := s.Exec(ctx, statement+id); !numbered(err, unknownThread) {
+				return err
+			}
+			return nil
+		}))
+	})
+}
 
 // These are MySQL's error numbers for a connection or a table that does not exist.
 const (
