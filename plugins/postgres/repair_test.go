@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,6 +63,31 @@ func TestDeadWaiterOfTwoLocks(t *testing.T) {
 			t.Errorf("%s was granted to a dead waiter: %+v, %v", r.Name, h, err)
 		}
 	}
+}
+
+// TestSignComesBeforeTheEntry keeps signs of life from being committed. No waiter may enter a queue
+// in that time, because a release would skip it as dead.
+func TestSignComesBeforeTheEntry(t *testing.T) {
+	prefix := fresh()
+	b := host(t, prefix)
+	must(t, b.Check(t.Context())) // now it listens
+	acquire(t, b, backendtest.Request("one", rand.Text()))
+	tx, err := connect(t, server(t)).Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), "LOCK TABLE lockbench.processes IN SHARE MODE")
+	must(t, err)
+	var all sync.WaitGroup
+	for range many {
+		all.Go(func() { _, _ = b.Wait(t.Context(), backendtest.Request("one", rand.Text()), 200*time.Millisecond) })
+	}
+	time.Sleep(100 * time.Millisecond)
+	var entered int
+	must(t, tx.QueryRow(t.Context(), "SELECT count(*) FROM lockbench.waiters WHERE name = $1", []byte(prefix+"/one")).Scan(&entered))
+	if entered > 0 {
+		t.Errorf("%d waiters have entered before their process has given a sign", entered)
+	}
+	must(t, tx.Rollback(t.Context()))
+	all.Wait()
 }
 
 // TestRenewalBehindALockedRow makes a renewal wait for another session's row lock until the lease

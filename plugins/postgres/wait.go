@@ -52,7 +52,7 @@ type listener struct {
 	deaf    error               // why no notice arrives over a working connection
 	asleep  map[string]*sleeper // by owner
 	waited  time.Time           // when a waiter last began to wait
-	signed  time.Time           // when the last sign was sent
+	signed  time.Time           // when the last committed sign was sent
 	poke    context.CancelFunc  // interrupts the present wait for a notice
 	tried   chan struct{}       // closed once it is known whether notices arrive
 }
@@ -159,19 +159,6 @@ func (l *listener) hearing() string {
 	return l.process
 }
 
-// sign returns the process name and the number of a new sign of life. The result due is false if
-// notices do not arrive, or if the last sign is younger than the parameter old says.
-func (l *listener) sign(old time.Duration) (process string, us int64, due bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if !l.heard || now.Sub(l.signed) < old {
-		return "", 0, false
-	}
-	l.signed = now
-	return l.process, now.Sub(l.started).Microseconds(), true
-}
-
 // signFirst sends a sign of life before a waiter enters the queue, because the store skips a waiter
 // whose process has no valid sign. It sends no sign if the last one is recent. All other signs go
 // over the connection for notices, so that they show that this connection works.
@@ -185,18 +172,29 @@ func (l *listener) every() time.Duration { return max(signEvery, l.distance.Trip
 // The method within returns the time that the server may take to answer a sign of life.
 func (l *listener) within() time.Duration { return 2 * l.distance.FirstSpan() }
 
+// give sends a sign of life over c, unless notices do not arrive or the last sign is younger than the
+// parameter old says. A sign counts from its sending, but only once it is committed. Otherwise
+// signFirst could rely on a sign that the store does not have yet.
 func (l *listener) give(ctx context.Context, c *pgx.Conn, old time.Duration) error {
-	process, us, due := l.sign(old)
-	if !due {
+	process, sent := l.hearing(), time.Now()
+	l.mu.Lock()
+	recent := sent.Sub(l.signed) < old
+	l.mu.Unlock()
+	if process == "" || recent {
 		return nil
 	}
-	sent := time.Now()
 	stands := l.distance.FirstSpan() + signBeside
-	_, err := c.Exec(ctx, "SELECT lockbench.sign1($1::text, $2::bigint, $3::bigint)", process, us, stands.Microseconds())
-	if err == nil {
-		l.distance.Took(time.Since(sent))
+	_, err := c.Exec(ctx, "SELECT lockbench.sign1($1::text, $2::bigint, $3::bigint)", process, sent.Sub(l.started).Microseconds(), stands.Microseconds())
+	if err != nil {
+		return err
 	}
-	return err
+	l.distance.Took(time.Since(sent))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.process == process {
+		l.signed = sent
+	}
+	return nil
 }
 
 // told handles a notice. The notice "OWNER" tells this owner to ask for the lock. The notice "OWNER
