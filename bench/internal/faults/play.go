@@ -298,8 +298,8 @@ type History struct {
 	Gaps []check.Span
 	// RunQueue is the average number of runnable threads per processor.
 	RunQueue float64
-	// Waited is the longest time for which a thread of a server was ready to run but got no processor.
-	// Each check of the servers measures the waits since the previous check.
+	// Waited is the longest time for which a thread of a server or plugin was ready to run but got no
+	// processor. Each check measures the waits since the previous check.
 	Waited time.Duration
 	prefix string
 }
@@ -367,7 +367,7 @@ const countEvery = 20
 // until the caller calls the end function.
 func observe(w *System, h *History) (end func()) {
 	beats, looks, runQueues := 0, 0, 0
-	var servers proc.Waits
+	var waits proc.Waits // of servers and plugins
 	var looking sync.Mutex
 	beat := proc.StartHeartbeat(func(*proc.Stall) {
 		if beats++; beats%countEvery != 1 {
@@ -384,7 +384,10 @@ func observe(w *System, h *History) (end func()) {
 			for _, s := range w.Servers {
 				pids = append(pids, s.Pid())
 			}
-			servers.Look(pids...)
+			for _, host := range w.Hosts {
+				pids = append(pids, host.PluginPid())
+			}
+			waits.Look(pids...)
 		}()
 	})
 	return func() {
@@ -395,7 +398,7 @@ func observe(w *System, h *History) (end func()) {
 		looking.Lock() // the last look has ended
 		defer looking.Unlock()
 		h.RunQueue = float64(runQueues) / float64(max(1, looks)) / float64(runtime.NumCPU())
-		h.Waited = servers.Longest(time.Time{})
+		h.Waited = waits.Longest(time.Time{})
 	}
 }
 

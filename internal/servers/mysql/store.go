@@ -69,10 +69,7 @@ func kill(statement string) servers.Step {
 }
 
 // These are MySQL's error numbers for a connection or a table that does not exist.
-const (
-	unknownThread = 1094
-	unknownTable  = 1146
-)
+const unknownThread, unknownTable = 1094, 1146
 
 func numbered(err error, number uint16) bool {
 	var said *mysqldriver.MySQLError
